@@ -219,13 +219,13 @@ SLIPS = (
     ),
     # ---- documents
     Slip(
-        "core/documents/chapters.py",
+        "core/documents/structure/chapters.py",
         "position = hit + 1",
         "position = 0",
         ("tests/documents/test_chapters.py", "tests/documents/test_books.py"),
     ),
     Slip(
-        "core/documents/parts.py",
+        "core/documents/structure/parts.py",
         "if following == key or",
         "if following == key + key or",
         (
@@ -235,7 +235,7 @@ SLIPS = (
         ),
     ),
     Slip(
-        "core/documents/html.py",
+        "core/documents/formats/html.py",
         "resolve_entities=False",
         "resolve_entities=True",
         (

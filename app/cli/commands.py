@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def extract(given: argparse.Namespace, settings: Settings) -> int:
     """What the program reads from a file."""
     from core.conversation.reading import book_chapters
-    from core.documents.count import count_words
+    from core.documents.word_count import count_words
 
     book = read_book(given.file, given.password, ocr=given.ocr)
     if given.text:

@@ -20,7 +20,7 @@ from app.desk.values import Notice, Opening
 from app.errors import in_words
 from app.models.progress import Stages
 from core.documents.document import Document
-from core.documents.ocr import how_to
+from core.documents.pdf.ocr import how_to
 from core.errors import PasswordNeeded, ScannedPages, UserError
 from core.text.words import translated as _
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from core.documents.ocr import REQUIREMENTS
+from core.documents.pdf.ocr import REQUIREMENTS
 from core.errors import UserError
 from core.text.words import translated as _
 

@@ -87,7 +87,7 @@ def _serve(
     from app.engine.client import Runtime
     from app.models.catalogue import Models, remembered
     from core.documents import cover_safely, read_safely
-    from core.documents.ocr import available
+    from core.documents.pdf.ocr import available
 
     relocation.finish()
     _follow_login(preferences)

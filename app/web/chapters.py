@@ -8,8 +8,8 @@ from typing import Any
 from app.desk.values import Passage
 from app.render.templating import render
 from core.conversation.reading import book_chapters
-from core.documents.count import count_words
 from core.documents.document import Document, Section
+from core.documents.word_count import count_words
 
 
 def tree_html(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.documents.count import count_words
+from core.documents.word_count import count_words
 from core.paths import write_whole
 from core.text.circling import distinct_share
 

@@ -12,7 +12,7 @@ from core.conversation.notes import Line
 from core.conversation.reading import Part
 from core.conversation.sections import Section, composed
 from core.conversation.supporting import repeats
-from core.documents.count import count_words
+from core.documents.word_count import count_words
 from core.events import Piece, Stand, Standing
 
 # of the words of the sentences that a part's telling replaces: with so many it is not told again, and below

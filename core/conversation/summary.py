@@ -18,7 +18,7 @@ from core.conversation.notes import Line, NoteStore, says_little, settled
 from core.conversation.reading import ReadingStyle
 from core.conversation.supporting import Stretch
 from core.conversation.tongue import in_language_of
-from core.documents.count import count_words
+from core.documents.word_count import count_words
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.stats import combined
 from core.text.grounding import grounding

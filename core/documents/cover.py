@@ -18,9 +18,9 @@ import pypdfium2
 from lxml import etree
 from PIL import Image
 
-from core.documents.archive import SafeArchive
-from core.documents.decode import decode_markup
-from core.documents.html import parse
+from core.documents.files.archive import SafeArchive
+from core.documents.files.decode import decode_markup
+from core.documents.formats.html import parse
 from core.documents.reader import open_book
 
 SIZE = (320, 480)  # pixels at most, twice what the page shows and more

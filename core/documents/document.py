@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import asdict, dataclass, fields, replace
 
-from core.documents.count import count_words
+from core.documents.word_count import count_words
 from core.errors import UserError
 from core.text.words import translated as _
 

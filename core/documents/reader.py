@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from core.documents.binding import bind
-from core.documents.blocks import Manuscript
 from core.documents.document import Document
-from core.documents.sniff import sniff
-from core.documents.zipped import only_book
+from core.documents.files.sniff import sniff
+from core.documents.files.zipped import only_book
+from core.documents.structure.binding import bind
+from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.events import Progress
 from core.text.words import size
@@ -120,16 +120,16 @@ def _manuscript(
     """Readers are imported when needed: a text file should not load a PDF engine."""
     name = path.name
     if kind == "pdf":
-        from core.documents.pdf import read_pdf
+        from core.documents.pdf.reader import read_pdf
 
         return read_pdf(data, name, password=password, progress=progress, ocr=ocr)
     if kind == "epub":
-        from core.documents.epub import read_epub
+        from core.documents.formats.epub import read_epub
 
         return read_epub(data, name, progress=progress)
     if kind in _BY_NAME:
         module, function = _BY_NAME[kind]
-        return getattr(import_module(f"core.documents.{module}"), function)(data, name)
+        return getattr(import_module(f"core.documents.formats.{module}"), function)(data, name)
     if len(data) > MAX_TEXT_BYTES:
         raise DocumentError(
             _(
@@ -137,10 +137,10 @@ def _manuscript(
             ).format(name=name, amount=size(len(data)), limit=size(MAX_TEXT_BYTES))
         )
     if kind == "html":
-        from core.documents.html import read_html
+        from core.documents.formats.html import read_html
 
         return read_html(data)
-    from core.documents.plain import read_markdown, read_text
+    from core.documents.formats.plain import read_markdown, read_text
 
     return read_markdown(data) if kind == "markdown" else read_text(data)
 

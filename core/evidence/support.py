@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from weakref import WeakMethod
 
-from core.documents.count import count_words
 from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
+from core.documents.word_count import count_words
 from core.events import Looked
 from core.evidence.looked import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from reportlab.pdfgen.canvas import Canvas
 
-from core.documents import ocr, read_document, read_safely
+from core.documents import read_document, read_safely
+from core.documents.pdf import ocr
 from core.errors import DocumentError, ScannedPages
 
 SCAN = "pdf-scan-no-text.pdf"

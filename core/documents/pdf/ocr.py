@@ -14,7 +14,7 @@ from core.text.words import translated as _
 if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
     import pypdfium2
 
-    from core.documents.pdf_page import Line
+    from core.documents.pdf.page import Line
 
 _DPI = 200
 REQUIREMENTS = ROOT / "requirements-ocr.txt"
@@ -74,7 +74,7 @@ def recognise(
 
 def _line(box: object, text: str, height: float, number: int) -> Line:
     """A recognised line in page coordinates: four corners in pixels from the top left."""
-    from core.documents.pdf_page import Line
+    from core.documents.pdf.page import Line
 
     scale = 72 / _DPI
     xs, ys = [float(corner[0]) * scale for corner in box], [float(corner[1]) * scale for corner in box]

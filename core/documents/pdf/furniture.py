@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.documents.headings import to_number
-from core.documents.pdf_page import Line
+from core.documents.pdf.page import Line
+from core.documents.structure.headings import to_number
 
 _WINDOW = 12  # pages to either side that are compared
 _END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8})\W*\Z", re.I)

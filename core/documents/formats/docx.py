@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-from core.documents.archive import SafeArchive
-from core.documents.blocks import Manuscript
-from core.documents.clean import one_line
-from core.documents.html import parse, walk
+from core.documents.files.archive import SafeArchive
+from core.documents.files.clean import one_line
+from core.documents.formats.html import parse, walk
+from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
 

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from core.documents.blocks import Block, Mark
-from core.documents.body import Body, title_key
-from core.documents.headings import Heading, read_heading
+from core.documents.structure.blocks import Block, Mark
+from core.documents.structure.body import Body, title_key
+from core.documents.structure.headings import Heading, read_heading
 
 _MAX_LINES = 3
 _LIST_GAP_CHARS = 80  # between two entries of a printed contents list: a name, a page number

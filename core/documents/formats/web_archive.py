@@ -5,8 +5,8 @@ from __future__ import annotations
 import email
 import email.policy
 
-from core.documents.blocks import Manuscript
-from core.documents.html import read_html
+from core.documents.formats.html import read_html
+from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
 

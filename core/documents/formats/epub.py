@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 from lxml import etree
 
-from core.documents.archive import SafeArchive
-from core.documents.blocks import Block, Manuscript, Mark
-from core.documents.clean import one_line
-from core.documents.decode import decode_markup
-from core.documents.html import Page, parse, walk
+from core.documents.files.archive import SafeArchive
+from core.documents.files.clean import one_line
+from core.documents.files.decode import decode_markup
+from core.documents.formats.html import Page, parse, walk
+from core.documents.structure.blocks import Block, Manuscript, Mark
 from core.errors import DocumentError
 from core.events import Progress
 from core.text.words import translated as _

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from core.documents.blocks import Block, Manuscript
-from core.documents.body import Body
 from core.documents.document import READER_VERSION, Document, Section
 from core.documents.legible import is_legible
-from core.documents.matter import gutenberg_cuts, gutenberg_fields
-from core.documents.parts import Part, even_parts
-from core.documents.readings import best_parts
+from core.documents.structure.blocks import Block, Manuscript
+from core.documents.structure.body import Body
+from core.documents.structure.matter import gutenberg_cuts, gutenberg_fields
+from core.documents.structure.parts import Part, even_parts
+from core.documents.structure.readings import best_parts
 from core.text.words import translated as _
 
 # what programs write where nobody was named; "Anonymous" is how books say it

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from core.documents.blocks import Block
-from core.documents.clean import paragraph
-from core.documents.pdf_layout import PageLayout, Region
-from core.documents.pdf_page import CJK, NOTE_CLOSE, NOTE_OPEN, Line
+from core.documents.files.clean import paragraph
+from core.documents.pdf.layout import PageLayout, Region
+from core.documents.pdf.page import CJK, NOTE_CLOSE, NOTE_OPEN, Line
+from core.documents.structure.blocks import Block
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _ENDS_SENTENCE = re.compile(r"[.!?:…。！？؟۔][”’\"')\]»」』" + NOTE_OPEN + NOTE_CLOSE + r"\d*]*\Z")

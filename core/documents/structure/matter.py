@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.documents.blocks import Block
+from core.documents.structure.blocks import Block
 
 _FRONT = re.compile(
     r"(?:table of )?contents\b.*|"

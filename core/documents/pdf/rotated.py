@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pypdfium2
 
-from core.documents.pdf_page import Line, PageText
+from core.documents.pdf.page import Line, PageText
 
 # letters in another direction that are more than a stamp or a watermark
 _STAMP_LETTERS = 80

@@ -11,9 +11,9 @@ from functools import lru_cache
 from lxml import etree
 from lxml import html as lxml_html
 
-from core.documents.blocks import Block, Manuscript, Mark
-from core.documents.clean import one_line, paragraph, repair_mojibake
-from core.documents.decode import decode_markup
+from core.documents.files.clean import one_line, paragraph, repair_mojibake
+from core.documents.files.decode import decode_markup
+from core.documents.structure.blocks import Block, Manuscript, Mark
 from core.text.words import translated as _
 
 BY_HAND = 7  # below all marked headings: a line set in bold, or of a class that is called a title

@@ -6,9 +6,9 @@ import re
 
 from lxml import etree
 
-from core.documents.blocks import Manuscript, Mark
-from core.documents.decode import decode_markup
-from core.documents.markup import Collector, attribute, local, steps, text_of, tree_of
+from core.documents.files.decode import decode_markup
+from core.documents.formats.markup import Collector, attribute, local, steps, text_of, tree_of
+from core.documents.structure.blocks import Manuscript, Mark
 from core.errors import DocumentError
 from core.text.words import translated as _
 

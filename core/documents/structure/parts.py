@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.documents.blocks import Mark
-from core.documents.body import Body, title_key
-from core.documents.chapters import join_title
-from core.documents.headings import Heading, read_heading
-from core.documents.matter import kind_by_title, opens_the_book
+from core.documents.structure.blocks import Mark
+from core.documents.structure.body import Body, title_key
+from core.documents.structure.chapters import join_title
+from core.documents.structure.headings import Heading, read_heading
+from core.documents.structure.matter import kind_by_title, opens_the_book
 
 _DIVIDER_WORDS = 60  # a part's title page holds no more than this
 _LEAST_WORDS = 3  # between two entries that are not two names of one place

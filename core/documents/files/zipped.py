@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from core.documents.archive import ArchiveLimits, SafeArchive
+from core.documents.files.archive import ArchiveLimits, SafeArchive
 from core.errors import DocumentError
 from core.text.words import translated as _
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from core.documents.pdf_page import NOTE_CLOSE, NOTE_OPEN, Line, merged
+from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, Line, merged
 
 _MIN_COLUMN_LINES = 4
 _NOTE_START = re.compile(

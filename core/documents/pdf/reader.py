@@ -12,16 +12,16 @@ import pypdf
 import pypdf.errors
 import pypdfium2
 
-from core.documents.blocks import Block, Manuscript, Mark
-from core.documents.body import title_key
-from core.documents.clean import one_line
-from core.documents.headings import read_heading
-from core.documents.pdf_furniture import without_furniture
-from core.documents.pdf_layout import PageLayout, body_size, lay_out, with_drop_capitals
-from core.documents.pdf_page import Line, merged
-from core.documents.pdf_paragraphs import glued_words, to_blocks, vocabulary
-from core.documents.pdf_turned import TurnedPage, page_lines
-from core.documents.pdf_unread import Unread, find_unread
+from core.documents.files.clean import one_line
+from core.documents.pdf.furniture import without_furniture
+from core.documents.pdf.layout import PageLayout, body_size, lay_out, with_drop_capitals
+from core.documents.pdf.page import Line, merged
+from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
+from core.documents.pdf.rotated import TurnedPage, page_lines
+from core.documents.pdf.unreadable import Unread, find_unread
+from core.documents.structure.blocks import Block, Manuscript, Mark
+from core.documents.structure.body import title_key
+from core.documents.structure.headings import read_heading
 from core.errors import DocumentError, PasswordNeeded
 from core.events import Progress
 from core.text.words import translated as _
@@ -175,7 +175,7 @@ def _by_ocr(
     pdf: pypdfium2.PdfDocument, pages: list[list[Line]], unread: Unread, name: str, progress: Progress
 ) -> tuple[list[list[Line]], str]:
     """The pages with what was unread read by OCR, and what to tell of it."""
-    from core.documents.ocr import recognise
+    from core.documents.pdf.ocr import recognise
 
     count = len(unread.for_ocr)
     said = _n("{count} scanned page was read by OCR.", "{count} scanned pages were read by OCR.", count)

@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from statistics import median
 
-from core.documents.blocks import Block, Manuscript
-from core.documents.clean import paragraph, repair_mojibake, tidy, without_emphasis
-from core.documents.decode import decode
-from core.documents.headings import Heading, read_heading
-from core.documents.plain_pages import without_pages
+from core.documents.files.clean import paragraph, repair_mojibake, tidy, without_emphasis
+from core.documents.files.decode import decode
+from core.documents.formats.plain_pages import without_pages
+from core.documents.structure.blocks import Block, Manuscript
+from core.documents.structure.headings import Heading, read_heading
 from core.errors import DocumentError
 from core.text.words import translated as _
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from core.documents.sniff import utf16_without_mark
+from core.documents.files.sniff import utf16_without_mark
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

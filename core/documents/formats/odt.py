@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lxml import etree
 
-from core.documents.archive import SafeArchive
-from core.documents.blocks import Manuscript
-from core.documents.markup import Collector, attribute, local, steps, text_of, tree_of
+from core.documents.files.archive import SafeArchive
+from core.documents.formats.markup import Collector, attribute, local, steps, text_of, tree_of
+from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
 

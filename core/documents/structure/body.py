@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from core.documents.blocks import Block, Mark
-from core.documents.count import count_words
-from core.documents.headings import Heading, read_heading
+from core.documents.structure.blocks import Block, Mark
+from core.documents.structure.headings import Heading, read_heading
+from core.documents.word_count import count_words
 
 _HEADING_CHARS = 160
 _HEADING_LINES = 3

@@ -9,7 +9,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from core.documents.zipped import ARCHIVES, books_in
+from core.documents.files.zipped import ARCHIVES, books_in
 from core.errors import DocumentError
 from core.text.words import translated as _
 

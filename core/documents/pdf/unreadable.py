@@ -12,9 +12,9 @@ from statistics import median
 import pypdfium2
 
 from core.documents.legible import is_legible
-from core.documents.ocr import how_to
-from core.documents.pdf_page import Line
-from core.documents.pdf_turned import TurnedPage
+from core.documents.pdf.ocr import how_to
+from core.documents.pdf.page import Line
+from core.documents.pdf.rotated import TurnedPage
 from core.errors import DocumentError, ScannedPages
 from core.text.words import translated as _
 from core.text.words import translated_count as _n

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from core.documents.blocks import Manuscript
-from core.documents.clean import one_line
-from core.documents.plain import manuscript_of
+from core.documents.files.clean import one_line
+from core.documents.formats.plain import manuscript_of
+from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
 

@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-from core.documents.blocks import Mark
-from core.documents.body import Body
-from core.documents.chapters import ACCOUNTS, labelled_lines
-from core.documents.parts import Part, to_parts
+from core.documents.structure.blocks import Mark
+from core.documents.structure.body import Body
+from core.documents.structure.chapters import ACCOUNTS, labelled_lines
+from core.documents.structure.parts import Part, to_parts
 
 _SHORT_BOOK_WORDS = 3000  # a shorter text may well be one piece
 _USUAL_WORDS = (300, 20_000)  # of a chapter

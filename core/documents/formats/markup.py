@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 
-from core.documents.blocks import Block, Mark
-from core.documents.clean import paragraph
+from core.documents.files.clean import paragraph
+from core.documents.structure.blocks import Block, Mark
 
 _PARSER_LIMITS = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 

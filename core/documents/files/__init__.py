@@ -1,0 +1,1 @@
+"""What a file is and what lies in it: kind, archives, encodings."""

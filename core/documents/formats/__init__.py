@@ -1,0 +1,1 @@
+"""Readers of each format but PDF: a file to a manuscript."""

@@ -1,0 +1,1 @@
+"""PDF to a manuscript: pages, layout, paragraphs, what cannot be read, OCR."""
