@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks import isa
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 isa.hold()
@@ -25,9 +25,9 @@ isa.hold()
 import torch  # noqa: E402 (it reads both settings when it loads)
 
 from benchmarks.store import Table, save  # noqa: E402
-from core.backend.cpu import CpuBackend  # noqa: E402
-from core.backend.native.attention import native_attention  # noqa: E402
-from core.backend.native.products import native_products  # noqa: E402
+from core.backend.cpu.backend import CpuBackend  # noqa: E402
+from core.backend.cpu.native.attention import native_attention  # noqa: E402
+from core.backend.cpu.native.products import native_products  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.hardware.cpu import cores, cpu_flags  # noqa: E402
 from core.model.llama import LlamaModel  # noqa: E402

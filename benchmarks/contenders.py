@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 
@@ -27,7 +27,7 @@ import torch  # noqa: E402 (after the thread setting, which is read when torch l
 
 from benchmarks import embedded, isa  # noqa: E402
 from benchmarks.parts import PARTS, Parts, timed_engine  # noqa: E402
-from core.backend.native.library import instruction_sets  # noqa: E402
+from core.backend.cpu.native.library import instruction_sets  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.hardware.cpu import cpu_flags  # noqa: E402
 from core.planning.plan import Plan  # noqa: E402

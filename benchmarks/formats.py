@@ -28,7 +28,7 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+from core.backend.cpu.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
 
 bound_spinning()
 
@@ -41,9 +41,9 @@ from benchmarks.kv import JUDGED_AT_ONCE, Apart, add, laws  # noqa: E402
 from benchmarks.reading import cases as questions  # noqa: E402
 from benchmarks.reading.run import Program, figures  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
-from core.backend.cpu import CpuBackend  # noqa: E402
-from core.backend.native.attention import native_attention  # noqa: E402
-from core.backend.native.products import coarse_products, native_products  # noqa: E402
+from core.backend.cpu.backend import CpuBackend  # noqa: E402
+from core.backend.cpu.native.attention import native_attention  # noqa: E402
+from core.backend.cpu.native.products import coarse_products, native_products  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.cache.retrieval import RetrievalKVCache  # noqa: E402
 from core.decoding import forced  # noqa: E402

@@ -39,8 +39,8 @@ from benchmarks.sources import Random, Source, book, draft_shape, random_draft, 
 from benchmarks.store import RESULTS, save  # noqa: E402
 from core.assembly.room import Room  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
-from core.backend.cpu import CpuBackend  # noqa: E402
-from core.backend.cuda import CudaBackend  # noqa: E402
+from core.backend.cpu.backend import CpuBackend  # noqa: E402
+from core.backend.cuda.backend import CudaBackend  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.errors import PlanError  # noqa: E402
 from core.hardware.facts import GIB, Hardware  # noqa: E402

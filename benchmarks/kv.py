@@ -24,8 +24,8 @@ import torch
 
 from benchmarks.embedded import BOOK, book_ids
 from benchmarks.store import Table, save
-from core.backend.cpu import CpuBackend
-from core.backend.native.attention import native_attention
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
 from core.cache.full import FullKVCache
 from core.hardware.cpu import cpu_flags
 from core.model.llama import LlamaModel

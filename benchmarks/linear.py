@@ -18,9 +18,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from core.backend.codes import Planes
-from core.backend.native.library import instruction_sets, library_path
-from core.backend.native.products import NativeProducts
+from core.backend.cpu.native.library import instruction_sets, library_path
+from core.backend.cpu.native.products import NativeProducts
+from core.backend.shared.quantized import Planes
 from core.hardware.cpu import cpu_flags
 from core.model.gguf.dequantize import planes
 from core.model.gguf.reader import KINDS

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 

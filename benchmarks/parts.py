@@ -13,7 +13,7 @@ import torch
 from core.assembly.engines import build_engine
 from core.assembly.models import new_backend
 from core.backend.base import Backend, Linear
-from core.backend.codes import Planes
+from core.backend.shared.quantized import Planes
 from core.config import Settings
 from core.engine import Engine
 from core.planning.plan import Plan

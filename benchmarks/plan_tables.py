@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from core.backend.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
+from core.backend.shared.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware

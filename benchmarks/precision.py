@@ -26,7 +26,7 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+from core.backend.cpu.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
 
 bound_spinning()
 
@@ -35,8 +35,8 @@ import torch  # noqa: E402 (after the thread setting, which is read when torch l
 from benchmarks.store import REPO, Table, save  # noqa: E402
 from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
-from core.backend.cpu import CpuBackend  # noqa: E402
-from core.backend.kv_rows import CODES  # noqa: E402
+from core.backend.cpu.backend import CpuBackend  # noqa: E402
+from core.backend.shared.kv_rows import CODES  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.config import load_settings  # noqa: E402
 from core.conversation.verification import gap, verify_answer  # noqa: E402
@@ -88,8 +88,8 @@ NOTES = (
     "plain greedy decoding itself would have between these shapes. A gap is by how much log-probabilities "
     "would have to be off for a token "
     "of one pass to be possible in the other.",
-    "8-bit KV: rows of codes, where a rounding of a key can flip a code (core.backend.kv_rows); the others "
-    "are of what is held.",
+    "8-bit KV: rows of codes, where a rounding of a key can flip a code "
+    "(core.backend.shared.kv_rows); the others are of what is held.",
     "float16 is not offered on the CPU; it is measured there for the margin that a GPU will use.",
 )
 ANSWER_NOTES = (

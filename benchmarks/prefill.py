@@ -28,7 +28,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import isa  # noqa: E402 (the path above makes the repository importable)
-from core.backend.threads import bound_spinning  # noqa: E402
+from core.backend.cpu.threads import bound_spinning  # noqa: E402
 
 bound_spinning()
 isa.hold()

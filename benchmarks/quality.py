@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 

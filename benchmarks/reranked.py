@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 

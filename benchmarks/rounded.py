@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from core.backend.base import Linear
-from core.backend.codes import CHUNK, Planes
-from core.backend.cpu import CpuBackend
-from core.backend.cuda import CudaBackend
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cuda.backend import CudaBackend
+from core.backend.shared.quantized import CHUNK, Planes
 
 _MIDDLE = 8
 

@@ -32,7 +32,7 @@ from benchmarks.embedded import BOOK, book_ids
 from benchmarks.four_bits import ORDERS, WAYS, InFull, Rounded, Way
 from benchmarks.kv import Apart, add, laws
 from benchmarks.store import Table, save
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import load_config
 from core.model.gguf.folder import opened

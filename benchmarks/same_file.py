@@ -19,10 +19,10 @@ from benchmarks import gguf_made as files
 from benchmarks.embedded import book_ids
 from benchmarks.kv import Apart, add, laws
 from benchmarks.store import Table
-from core.backend.codes import SPAN, Planes
-from core.backend.cpu import CpuBackend
-from core.backend.native.attention import native_attention
-from core.backend.native.products import native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.products import native_products
+from core.backend.shared.quantized import SPAN, Planes
 from core.cache.full import FullKVCache
 from core.hardware.cpu import cpu_flags
 from core.model.gguf.folder import opened

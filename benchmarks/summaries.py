@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.store import Table, save
 from core.ask import Ask
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 from core.config import load_settings
 from core.documents.document import Document, Section
 from core.evidence.choosing import best_sentences

@@ -29,7 +29,7 @@ import torch  # noqa: E402 (the path above makes the repository importable)
 from benchmarks.embedded import plan_for  # noqa: E402
 from benchmarks.store import RESULTS, Table, save  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
-from core.backend.cuda import CudaBackend  # noqa: E402
+from core.backend.cuda.backend import CudaBackend  # noqa: E402
 from core.cache.base import KVShape, TargetKVCache  # noqa: E402
 from core.cache.full import FullKVCache  # noqa: E402
 from core.cache.offloaded import OffloadedKVCache  # noqa: E402

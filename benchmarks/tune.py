@@ -18,7 +18,7 @@ from typing import Any
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from core.backend.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
+from core.backend.cpu.threads import bound_spinning  # noqa: E402 (the path above makes the repository importable)
 
 bound_spinning()
 

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from core.backend.heap import bound_products
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
+from core.backend.shared.heap import bound_products
 from core.build import open_session
 from core.config import Settings
 from core.documents.document import Document

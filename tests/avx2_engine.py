@@ -16,7 +16,7 @@ import torch
 
 from core.ask import Params
 from core.assembly.engines import build_engine
-from core.backend.native import attention, layers, products
+from core.backend.cpu.native import attention, layers, products
 from core.config import MODES, Settings
 from core.conversation.verification import verify_answer
 from core.engine import Done, Engine

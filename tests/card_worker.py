@@ -19,7 +19,7 @@ import pytest  # noqa: E402
 from core import worker  # noqa: E402
 from core.assembly.composition import Composer  # noqa: E402
 from core.assembly.room import Room  # noqa: E402
-from core.backend import pinned  # noqa: E402
+from core.backend.cuda import pinned  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.conversation.session import Session  # noqa: E402
 from core.engine import Engine  # noqa: E402

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from core.backend.threads import bound_spinning
+from core.backend.cpu.threads import bound_spinning
 
 REPO = Path(__file__).resolve().parent.parent
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from core.backend.base import Replay
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 
 REFUSED = (
     "aten::_local_scalar_dense",

@@ -137,25 +137,25 @@ SLIPS = (
     ),
     # ---- backend and model
     Slip(
-        "core/backend/blockwise.py",
+        "core/backend/shared/blockwise.py",
         "view(blocks, 1, 1, block_tokens) >= length",
         "view(blocks, 1, 1, block_tokens) > length",
         _BACKEND,
     ),
     Slip(
-        "core/backend/cpu.py",
+        "core/backend/cpu/backend.py",
         "length - (blocks - 1) * block_tokens :]",
         "length - (blocks - 1) * block_tokens + 1 :]",
         _BACKEND,
     ),
     Slip(
-        "core/backend/cpu.py",
+        "core/backend/cpu/backend.py",
         "if blocks == 1 or length == blocks * block_tokens:",
         "if blocks == 1 or length > (blocks - 1) * block_tokens:",
         _BACKEND,
     ),
     Slip(
-        "core/backend/kv_rows.py",
+        "core/backend/shared/kv_rows.py",
         ".clamp_(min=_LEAST).div_(_MOST)",
         ".clamp_(min=_LEAST).div_(120)",
         _BACKEND,

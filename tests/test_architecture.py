@@ -36,11 +36,16 @@ LONGEST_FILE = 450  # lines; a longer one is a drawer
 MOST_IN_ROOT = 10  # modules of core
 # what of the devices a model knows: their protocol, the layout of codes, how numbers get there, and the C
 # library's heap
-PROTOCOLS = ("core.backend.base", "core.backend.codes", "core.backend.transfer", "core.backend.heap")
+PROTOCOLS = (
+    "core.backend.base",
+    "core.backend.shared.quantized",
+    "core.backend.shared.transfer",
+    "core.backend.shared.heap",
+)
 # the retrieval cache is also named by what refreshes and measures it
 CONCRETE_CACHES = ("core.cache.full", "core.cache.offloaded", "core.cache.streaming")
-CONCRETE_BACKENDS = ("core.backend.cpu", "core.backend.cuda")
-TORCH_CUDA = ("core.backend.cuda", "core.backend.cuda_streams", "core.hardware.child")
+CONCRETE_BACKENDS = ("core.backend.cpu.backend", "core.backend.cuda.backend")
+TORCH_CUDA = ("core.backend.cuda.backend", "core.backend.cuda.streams", "core.hardware.child")
 
 
 def modules(*packages: str) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.native.library import instruction_sets, library_path
+from core.backend.cpu.native.library import instruction_sets, library_path
 from core.config import MODES
 from core.hardware.cpu import cpu_flags
 from tests.avx2_engine import IDS

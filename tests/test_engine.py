@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from core.ask import Params
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round

@@ -10,10 +10,10 @@ import torch
 
 from core.ask import Params
 from core.assembly.engines import build_engine
-from core.backend.cpu import CpuBackend
-from core.backend.native.attention import native_attention
-from core.backend.native.layers import native_layers
-from core.backend.native.products import coarse_products, native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.layers import native_layers
+from core.backend.cpu.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
 from core.config import MODES, Settings
 from core.conversation.reading import ReadingStyle

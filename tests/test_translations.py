@@ -46,7 +46,7 @@ def translation(code: str, name: str = "messages") -> Catalog:
 COMMANDS = re.compile(
     r"app/(cli|mcp)/.*|app/server/main\.py|app/host/instance\.py"
     r"|core/planning/(doctor|wording)\.py|core/assembly/card\.py|core/(training|tuning)/.*"
-    r"|core/backend/triton/trial\.py|installer/.*"
+    r"|core/backend/cuda/triton/trial\.py|installer/.*"
 )
 
 

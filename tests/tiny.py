@@ -13,7 +13,7 @@ import torch
 from core.assembly.composition import Composer
 from core.assembly.small import SMALL_PLAN
 from core.backend.base import Backend
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.engine import Engine

@@ -14,11 +14,11 @@ import torch
 
 from core.assembly.models import cpu_backend, kernel_trials
 from core.assembly.small import ANSWER, random_config, small_answers
-from core.backend import kernels
 from core.backend.base import Backend
-from core.backend.codes_example import KINDS, example
-from core.backend.cuda import CudaBackend
-from core.backend.kv_rows import CODES, as_rows, numbers
+from core.backend.cuda.backend import CudaBackend
+from core.backend.shared import library_attention
+from core.backend.shared.kv_rows import CODES, as_rows, numbers
+from core.backend.shared.quantized_example import KINDS, example
 from core.cache.base import KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
@@ -150,7 +150,7 @@ def _attention(backend: Backend) -> Finding:
     )
     ok = worst < _TOLERANCE[backend.dtype]
     found = [note for note in backend.notes if note not in before]
-    if chosen["128"] == kernels.by_matmul.__name__:
+    if chosen["128"] == library_attention.by_matmul.__name__:
         said += ". " + _("No fast kernel of torch or flash-attn works here: reading is some ten times slower")
     if found:
         said = " ".join((f"{said}.", *found))
@@ -161,7 +161,7 @@ def _attention(backend: Backend) -> Finding:
 def _kernel(backend: Backend, head_dim: int) -> str:
     if backend.device.type == "cpu":
         return _("the CPU's own kernels")
-    return kernels.choose(backend.device, backend.dtype, head_dim).__name__
+    return library_attention.choose(backend.device, backend.dtype, head_dim).__name__
 
 
 def _off(backend: Backend, n: int, length: int, head_dim: int, rows: torch.dtype) -> float:

@@ -9,12 +9,12 @@ import torch
 from core import paths
 from core.assembly.room import kv_type, slack
 from core.backend.base import Backend
-from core.backend.compiled import ATTENTION, COARSE, PRODUCTS
-from core.backend.cpu import CpuBackend
-from core.backend.cuda import CudaBackend
-from core.backend.native.attention import native_attention
-from core.backend.native.layers import native_layers
-from core.backend.native.products import coarse_products, native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.layers import native_layers
+from core.backend.cpu.native.products import coarse_products, native_products
+from core.backend.cuda.backend import CudaBackend
+from core.backend.shared.compiled import ATTENTION, COARSE, PRODUCTS
 from core.config import Settings
 from core.errors import UserError
 from core.events import Progress

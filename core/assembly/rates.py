@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend
-from core.backend.codes import Planes
+from core.backend.shared.quantized import Planes
 from core.hardware.cpu import cpu_flags, cpu_name
 from core.hardware.facts import CpuRates
 from core.hardware.measured import CPU_RATES, Measurements

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from core.backend.codes import Planes
+from core.backend.shared.quantized import Planes
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +241,9 @@ class Backend(Protocol):
         """Attention of queries over block-major keys and values, without dropout, scaled by head_dim ** -0.5.
 
         q [n, heads, head_dim]; k, v [blocks, kv_heads, block_tokens, width], rows of any type (see
-        core.backend.kv_rows), of which the first `length` tokens are filled. causal: the last n of them are
-        the queries' own rows, and query i sees tokens up to length - n + i. sums: what is to be left on the
-        way, where it can be. Returns [n, heads, head_dim]; zeros without a visible key.
+        core.backend.shared.kv_rows), of which the first `length` tokens are filled. causal: the last n of
+        them are the queries' own rows, and query i sees tokens up to length - n + i. sums: what is to be left
+        on the way, where it can be. Returns [n, heads, head_dim]; zeros without a visible key.
         """
         ...
 

@@ -3,8 +3,8 @@ models or decoding.
 
 Layout: keys and values are [layers][blocks][kv_heads][block_tokens][width], so that the filled blocks of a
 layer are one contiguous piece whatever the capacity: one kernel call on the CPU, one copy to a GPU, one range
-in a file. A row's `width` elements stand for head_dim numbers (core.backend.kv_rows); who moves rows does not
-look inside.
+in a file. A row's `width` elements stand for head_dim numbers (core.backend.shared.kv_rows); who moves rows
+does not look inside.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from core.backend.base import Sums
-from core.backend.kv_rows import as_rows, row_bytes, row_width
+from core.backend.shared.kv_rows import as_rows, row_bytes, row_width
 
 
 @dataclass(frozen=True, slots=True)

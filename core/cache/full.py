@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from core.backend.base import Backend, Sums
-from core.backend.kv_rows import numbers
+from core.backend.shared.kv_rows import numbers
 from core.cache.base import InPlace, KVShape, KVStore, Observed, Observer, Witness, pieces, wanted_sums
 
 

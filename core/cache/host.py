@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from core.backend.base import Backend, Copies, Mark
-from core.backend.kv_rows import row_width
+from core.backend.shared.kv_rows import row_width
 from core.cache.base import KVShape
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values

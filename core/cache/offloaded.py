@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator
 import torch
 
 from core.backend.base import Backend, Copies, Sums
-from core.backend.kv_rows import numbers
+from core.backend.shared.kv_rows import numbers
 from core.cache.base import InPlace, KVShape, KVStore, Observed, Observer, Witness, pieces
 from core.cache.fresh import FreshRows, landing_bytes
 from core.cache.host import Pair

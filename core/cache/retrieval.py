@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from core.backend.base import Sums
-from core.backend.slots import STEP
+from core.backend.shared.slots import STEP
 from core.cache.base import InPlace, KVStore, TargetKVCache
 from core.cache.fixed import FixedRows
 from core.cache.selection import ByMass, Policy

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from core.backend.base import Backend
-from core.backend.kv_rows import numbers
+from core.backend.shared.kv_rows import numbers
 from core.cache.base import TargetKVCache
 
 _MEANS = 1 << 22  # numbers of mean keys that exist at a time: 16 MB

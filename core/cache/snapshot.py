@@ -27,7 +27,7 @@ from typing import BinaryIO, Protocol
 
 import torch
 
-from core.backend.kv_rows import row_format, row_width
+from core.backend.shared.kv_rows import row_format, row_width
 from core.cache.base import KVShape
 from core.cache.disk import BLOCK_TOKENS, SUFFIX, SnapshotFolder, part_of, touch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from core.backend.base import Backend, Copies
-from core.backend.kv_rows import row_width
+from core.backend.shared.kv_rows import row_width
 from core.cache.base import KVShape, KVStore, pieces
 from core.cache.host import Gather, HostKV, Pair
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from core.ask import Ask
-from core.backend.heap import trim_heap
+from core.backend.shared.heap import trim_heap
 from core.cache.looking import Head
 from core.conversation.asking import (
     Conversations,

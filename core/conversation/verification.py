@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from core.ask import Params
-from core.backend.kv_rows import CODES
+from core.backend.shared.kv_rows import CODES
 from core.cache.base import KVCache
 from core.decoding.context import Context
 from core.decoding.drafters import Model

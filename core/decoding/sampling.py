@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core.backend.transfer import on_device, to_device
+from core.backend.shared.transfer import on_device, to_device
 from core.decoding.randomness import ONE, cumulative
 
 _PENALTY_WINDOW = 256

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from core.backend.transfer import on_device, to_device, to_host
+from core.backend.shared.transfer import on_device, to_device, to_host
 from core.decoding.randomness import Randomness
 
 

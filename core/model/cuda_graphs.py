@@ -17,7 +17,7 @@ from statistics import median
 import torch
 
 from core.backend.base import Replay
-from core.backend.transfer import to_device
+from core.backend.shared.transfer import to_device
 from core.cache.base import SlotCache
 from core.model.llama import LlamaModel
 

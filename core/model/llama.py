@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend, Linear, Rows
-from core.backend.transfer import to_device
+from core.backend.shared.transfer import to_device
 from core.cache.base import Fixed, KVCache, Observer, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.rope import Rope, apply

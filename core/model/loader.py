@@ -14,8 +14,8 @@ import torch
 from safetensors import safe_open
 
 from core.backend.base import Backend, Linear, Rows
-from core.backend.codes import stacked
-from core.backend.heap import trim_heap
+from core.backend.shared.heap import trim_heap
+from core.backend.shared.quantized import stacked
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config

@@ -162,7 +162,9 @@ class ModelShape(Sizes):
         return read * DTYPE_BYTES[dtype]
 
     def kv_bytes_per_token_layer(self, rows: str) -> int:
-        """Bytes of K and V that one token leaves in one layer; type of the rows: see core.backend.kv_rows."""
+        """Bytes of K and V that one token leaves in one layer; type of the rows: see
+        core.backend.shared.kv_rows.
+        """
         # of codes: a byte each and a factor of four, up to the next 16
         coded = (self.head_dim + 4 + 15) // 16 * 16
         row = coded if rows == CODED_ROWS else self.head_dim * DTYPE_BYTES[rows]

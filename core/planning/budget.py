@@ -4,7 +4,7 @@ what is free.
 
 from __future__ import annotations
 
-from core.backend.pieces import PIECE_NUMBERS, PIECE_TOKENS
+from core.backend.shared.pieces import PIECE_NUMBERS, PIECE_TOKENS
 from core.hardware.facts import GIB
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning.layout import Layout, multiple

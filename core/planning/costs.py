@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from core.backend.compiled import (
+from core.backend.shared.compiled import (
     ATTENTION,
     COARSE,
     CODED_KV,
@@ -112,8 +112,8 @@ class Speeds:
 
 
 def runs_native(hardware: Hardware, kernel: str) -> bool:
-    """Whether a kernel compiled for CPUs (core.backend.native) may be counted on: until its own trial on this
-    computer said otherwise, on every CPU that there is a library for.
+    """Whether a kernel compiled for CPUs (core.backend.cpu.native) may be counted on: until its own trial on
+    this computer said otherwise, on every CPU that there is a library for.
     """
     compiled_for = {"asimd"} if hardware.system == "Darwin" else {"asimd", "avx2"}
     return bool(hardware.cpu_flags & compiled_for) and kernel not in hardware.refused
@@ -165,8 +165,8 @@ def usual_rates(flags: Collection[str], threads: int, dtype: str) -> CpuRates:
 
 
 def serves(gpu: Gpu, dtype: str, kernel: str) -> bool:
-    """Whether a compiled kernel (core.backend.compiled) may be counted on: until a trial on the card said
-    otherwise, on every card that it is compiled for.
+    """Whether a compiled kernel (core.backend.shared.compiled) may be counted on: until a trial on the card
+    said otherwise, on every card that it is compiled for.
     """
     capable = gpu.compute_capability is None or gpu.compute_capability >= OLDEST
     return capable and dtype in DTYPES and kernel not in gpu.refused
@@ -253,7 +253,7 @@ def pass_s(
 
 def multiplied_by_torch(dtype: str, kernel: str, speeds: Speeds) -> bool:
     """Whether a CPU multiplies by torch, which takes the rows of a short pass one by one
-    (core.backend.linear): the compiled kernel knows no numbers of 32 bits, and may not serve.
+    (core.backend.shared.linear): the compiled kernel knows no numbers of 32 bits, and may not serve.
     """
     return speeds.in_turns and kernel == "float" and (dtype == "float32" or speeds.decodes_weights)
 

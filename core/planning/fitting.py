@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.backend.compiled import ATTENTION, PRODUCTS
+from core.backend.shared.compiled import ATTENTION, PRODUCTS
 from core.cache.disk import quota_of
 from core.config import Settings
 from core.errors import PlanError
@@ -131,8 +131,8 @@ def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
 
 
 def _cpu_dtype(hardware: Hardware) -> str:
-    """16 bits where compiled kernels read them (core.backend.native), or torch computes in them: else each
-    number would be converted for every pass.
+    """16 bits where compiled kernels read them (core.backend.cpu.native), or torch computes in them: else
+    each number would be converted for every pass.
     """
     compiled = all(costs.runs_native(hardware, kernel) for kernel in (ATTENTION, PRODUCTS))
     return "bfloat16" if compiled or multiplies_16_bits(hardware) else "float32"

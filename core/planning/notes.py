@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.backend.compiled import COARSE, CODED_KV, HEAD_DIMS, PRODUCTS
+from core.backend.shared.compiled import COARSE, CODED_KV, HEAD_DIMS, PRODUCTS
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape

@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def kv_rows(self) -> str:
-        """The type of the rows of the full KV cache (core.backend.kv_rows)."""
+        """The type of the rows of the full KV cache (core.backend.shared.kv_rows)."""
         return CODED_ROWS if self.kv_bits == 8 else self.dtype
 
     def bytes_in(self, place: str) -> int:

@@ -18,9 +18,9 @@ from core.assembly import models
 from core.assembly.engines import build_engine
 from core.assembly.room import Room
 from core.backend.base import Memory
-from core.backend.compiled import COARSE, PRODUCTS
-from core.backend.cpu import CpuBackend
-from core.backend.native import products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native import products
+from core.backend.shared.compiled import COARSE, PRODUCTS
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings

@@ -12,8 +12,8 @@ import torch
 from core.assembly import card
 from core.assembly.card import Finding, check, devices, format_findings, verdict
 from core.assembly.models import cpu_backend
-from core.backend.codes import Planes
-from core.backend.cpu import CpuBackend, PlainCopies
+from core.backend.cpu.backend import CpuBackend, PlainCopies
+from core.backend.shared.quantized import Planes
 from core.hardware.gpus import imagined_gpu
 from tests.backend.fake_cuda import FakeCuda
 from tests.recording import RecordingBackend

@@ -15,7 +15,7 @@ import torch
 
 from core.ask import Params
 from core.assembly.composition import Composer
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache

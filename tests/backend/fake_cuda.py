@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.backend.cuda import CudaBackend
+from core.backend.cuda.backend import CudaBackend
 
 GIB = 1 << 30
 Clock = dict["Timeline", int]

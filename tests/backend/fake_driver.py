@@ -9,7 +9,6 @@ own source where the Triton they are built with is installed (`interpret`), else
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +18,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
-from core.backend.codes import Planes
-from core.backend.triton.build import COMPILER, Variant, variants
+from core.backend.cuda.triton.build import COMPILER, Variant, variants
+from core.backend.cuda.triton.driver import read as read_kernel
+from core.backend.shared.quantized import Planes
 from tests.recording import Recording
 
 Grid = tuple[int, int, int]
@@ -56,7 +56,7 @@ class Library:
 
     def __init__(self, execute: Executor, *, refuses: Sequence[str] = ()) -> None:
         self._execute, self._refuses = execute, refuses
-        self._files = {path_text(one): one for one in variants()}
+        self._files = {read_kernel(one.name).ptx.decode("ascii"): one for one in variants()}
         self._modules: list[tuple[str, Variant]] = []
         self.launched: list[tuple[str, Grid, int]] = []  # function, grid, stream
 
@@ -90,9 +90,7 @@ class Library:
         kinds = re.findall(r"\.param \.(\w+) ", text.partition(")")[0])
         read = {"u32": ctypes.c_int32, "u64": ctypes.c_int64}
         numbers = [read[kind].from_address(place).value for kind, place in zip(kinds, places, strict=True)]
-        given = json.loads(variant.path.read_text(encoding="ascii").partition("\n")[0].partition(": ")[2])[
-            "given"
-        ]
+        given = read_kernel(variant.name).given
         assert not any(numbers[given:]), "scratch memory that nobody asked for"
 
         def run() -> None:
@@ -106,11 +104,6 @@ class Library:
         with _disable_current_modes():
             run()
         return 0
-
-
-def path_text(variant: Variant) -> str:
-    """What the driver is given of a file."""
-    return variant.path.read_text(encoding="ascii").partition("\n")[2]
 
 
 # --- Triton's interpreter ---

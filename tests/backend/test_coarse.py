@@ -13,13 +13,13 @@ import torch
 from core.ask import Params
 from core.assembly.composition import Composer
 from core.assembly.small import RandomWeights, random_config
-from core.backend.codes import CHUNK, SPAN, Planes
-from core.backend.cpu import CpuBackend
-from core.backend.native import products
-from core.backend.native.attention import native_attention
-from core.backend.native.layers import NativeLayers, native_layers
-from core.backend.native.library import instruction_sets, library_path, torch_openmp
-from core.backend.native.products import NativeProducts, coarse_products, native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native import products
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.layers import NativeLayers, native_layers
+from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
+from core.backend.cpu.native.products import NativeProducts, coarse_products, native_products
+from core.backend.shared.quantized import CHUNK, SPAN, Planes
 from core.cache.full import FullKVCache
 from core.decoding.decoder import Round
 from core.hardware.cpu import cpu_flags

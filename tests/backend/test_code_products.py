@@ -12,15 +12,15 @@ from itertools import cycle
 import pytest
 import torch
 
-from core.backend import linear_coded
-from core.backend.codes import Planes
-from core.backend.compiled import PRODUCTS
-from core.backend.cuda import CudaBackend
-from core.backend.triton import product_trial
-from core.backend.triton.build import Variant, variants
-from core.backend.triton.driver import Driver, read
-from core.backend.triton.products import CodeProducts, Products, _split_chunks
-from core.backend.triton.sizes import BITS
+from core.backend.cpu import quantized_linear
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.triton import product_trial
+from core.backend.cuda.triton.build import Variant, variants
+from core.backend.cuda.triton.driver import Driver, read
+from core.backend.cuda.triton.products import CodeProducts, Products, _split_chunks
+from core.backend.cuda.triton.sizes import BITS
+from core.backend.shared.compiled import PRODUCTS
+from core.backend.shared.quantized import Planes
 from core.cache.full import FullKVCache
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import BITS as KINDS
@@ -131,14 +131,12 @@ def test_splits_cover_the_columns(rows: int, chunks: int):
     assert each % 4 == 0 and 1 <= -(-chunks // each) <= 8
 
 
-@pytest.mark.parametrize(
-    "variant", [one for one in variants() if not one.fused], ids=lambda one: one.path.stem
-)
+@pytest.mark.parametrize("variant", [one for one in variants() if not one.fused], ids=lambda one: one.name)
 def test_a_weight_is_rounded_as_torch_rounds_it(variant: Variant):
     """A driver may fuse a product and a sum unless each says how it is rounded; then weights would differ in
     a last bit from those of prefill by torch.
     """
-    text = read(variant.path).ptx.decode("ascii")
+    text = read(variant.name).ptx.decode("ascii")
     assert "fma" not in text and "mul.f32" not in text and "add.f32" not in text
     assert "mul.rn.f32" in text and "add.rn.f32" in text
 
@@ -180,7 +178,7 @@ def layer_error(backend: CudaBackend, parts: list[Planes], n: int, bias: torch.T
 
 def test_short_passes_take_two_launches_a_matrix_and_long_ones_decode(card: Device, monkeypatch):
     """Up to forty rows straight from the codes; above, pieces of numbers for torch's product."""
-    monkeypatch.setattr(linear_coded, "PIECE_NUMBERS", 512 * 20)
+    monkeypatch.setattr(quantized_linear, "PIECE_NUMBERS", 512 * 20)
     library = Library(promise)
     backend = backend_with(monkeypatch, library)
     parts = [matrix("Q4_K", 35), matrix("Q6_K", 12)]

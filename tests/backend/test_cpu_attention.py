@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.backend import cpu
-from core.backend.cpu import CpuBackend
-from core.backend.joining import merge
+from core.backend.cpu import backend as cpu
+from core.backend.cpu.backend import CpuBackend
+from core.backend.shared.merge import merge
 from tests.backend.reference import BLOCK, dense, material
 
 SHAPES = [

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from core.assembly.composition import Composer
-from core.backend.cuda import CudaBackend
+from core.backend.cuda.backend import CudaBackend
 from core.cache.full import FullKVCache
 from core.engine import Engine
 from tests.recording import Recording

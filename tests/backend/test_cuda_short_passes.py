@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend import blockwise
-from core.backend.compiled import CODED_KV
-from core.backend.cpu import PlainCopies
-from core.backend.cuda import CudaBackend
-from core.backend.kv_rows import as_rows, numbers
-from core.backend.triton import trial
-from core.backend.triton.build import Variant
-from core.backend.triton.driver import Driver
+from core.backend.cpu.backend import PlainCopies
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.triton import trial
+from core.backend.cuda.triton.build import Variant
+from core.backend.cuda.triton.driver import Driver
+from core.backend.shared import blockwise
+from core.backend.shared.compiled import CODED_KV
+from core.backend.shared.kv_rows import as_rows, numbers
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache

@@ -20,9 +20,9 @@ import torch
 
 from core.ask import Params
 from core.assembly.models import new_backend
-from core.backend import cuda_streams, pinned
-from core.backend.cuda import CudaBackend
-from core.backend.triton.driver import DriverError
+from core.backend.cuda import pinned, streams
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.triton.driver import DriverError
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.errors import UserError
@@ -194,7 +194,7 @@ def test_on_windows_somebody_looks_after_each_copy(
     backend = cuda.backend()
     copies, here = backend.copies(), torch.zeros(2, 8)
     away = backend.host_memory((2, 8), torch.float32)
-    monkeypatch.setattr(cuda_streams, "os", SimpleNamespace(name=system))
+    monkeypatch.setattr(streams, "os", SimpleNamespace(name=system))
     copies.to_device(here, away)
     copies.to_host(away, here)
     assert len(asked) == looks and len(set(asked)) == min(looks, 2)

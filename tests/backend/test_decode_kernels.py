@@ -15,15 +15,15 @@ from functools import partial
 import pytest
 import torch
 
-from core.backend import blockwise, kernels
 from core.backend.base import Sums
-from core.backend.cpu import CpuBackend
-from core.backend.joining import joined, merge
-from core.backend.kv_rows import CODES, as_rows, numbers
-from core.backend.native.attention import NativeAttention
-from core.backend.native.library import library_path, torch_openmp
-from core.backend.triton.attention import DecodeAttention
-from core.backend.triton.driver import Driver
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import NativeAttention
+from core.backend.cpu.native.library import library_path, torch_openmp
+from core.backend.cuda.triton.attention import DecodeAttention
+from core.backend.cuda.triton.driver import Driver
+from core.backend.shared import blockwise, library_attention
+from core.backend.shared.kv_rows import CODES, as_rows, numbers
+from core.backend.shared.merge import joined, merge
 from tests.backend.fake_driver import EXECUTORS, Library
 from tests.backend.reference import dense, material, seen_to
 from tests.backend.test_native import HERE
@@ -57,7 +57,7 @@ def compiled(
 class ByBlocks:
     """The GPU's way without a kernel of our own, by its plainest library kernel."""
 
-    attend_part = staticmethod(partial(blockwise.attend_blocks, kernels.by_matmul))
+    attend_part = staticmethod(partial(blockwise.attend_blocks, library_attention.by_matmul))
     chunk_lse = staticmethod(blockwise.chunk_lse)
     attend_slots = staticmethod(
         lambda q, k, v, *, slots: CpuBackend(q.dtype).attend_slots(q, k[0], v[0], slots=slots)

@@ -16,13 +16,14 @@ import pytest
 import torch
 
 from core.assembly import models
-from core.backend import blockwise, kernels, pinned
-from core.backend import cuda as product
-from core.backend.blockwise import Part
-from core.backend.cuda import CudaBackend
-from core.backend.cuda_streams import CudaCopies, contiguous_runs
-from core.backend.joining import merge
-from core.backend.pinned import PinnedPool
+from core.backend.cuda import backend as product
+from core.backend.cuda import pinned
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.pinned import PinnedPool
+from core.backend.cuda.streams import CudaCopies, contiguous_runs
+from core.backend.shared import blockwise, library_attention
+from core.backend.shared.blockwise import Part
+from core.backend.shared.merge import merge
 from core.hardware import gpus
 from core.planning import budget, fitting, planner
 from core.planning.costs import HostKV, Speeds
@@ -54,9 +55,9 @@ class KeptToTheEnd(blockwise._Sum):
 
 def without_the_efficient_one(device: torch.device, dtype: torch.dtype, head_dim: int) -> Callable:
     """As before there was a third."""
-    kinds = (kernels.by_flash_attn, kernels.by_torch)
-    works = [one for one in kinds if kernels._problem(one, device, dtype, head_dim) is None]
-    return (*works, kernels.by_matmul)[0]
+    kinds = (library_attention.by_flash_attn, library_attention.by_torch)
+    works = [one for one in kinds if library_attention._problem(one, device, dtype, head_dim) is None]
+    return (*works, library_attention.by_matmul)[0]
 
 
 def by_one_product(
@@ -64,7 +65,7 @@ def by_one_product(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """All keys at once in fp32."""
     hidden = k.shape[2] - q.shape[2] if causal else None
-    out, lse = kernels._products(q, k.float(), v.float(), hidden)
+    out, lse = library_attention._products(q, k.float(), v.float(), hidden)
     return out.to(q.dtype), lse
 
 
@@ -135,11 +136,11 @@ FAULTS = {
         lambda cuda, _: test_peak_memory.test_a_late_prefill_takes_what_the_plan_says("8B", 16, False, cuda),
     ),
     "B: no kernel but flash": (
-        [(kernels, "choose", without_the_efficient_one)],
+        [(library_attention, "choose", without_the_efficient_one)],
         lambda _, patch: test_kernels.test_without_flash_the_efficient_kernel_is_used(patch),
     ),
     "B: plain products copy all keys": (
-        [(kernels, "by_matmul", by_one_product)],
+        [(library_attention, "by_matmul", by_one_product)],
         lambda _, patch: test_kernels.test_the_plain_kernel_copies_keys_in_pieces(patch, 100, 17, True),
     ),
     "C: locked past the plan": (

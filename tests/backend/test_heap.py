@@ -11,7 +11,7 @@ from core.hardware.cpu import cpu_flags
 
 GROWTH = """
 import psutil
-from core.backend.heap import bound_products
+from core.backend.shared.heap import bound_products
 if {bounded}:
     bound_products()
 import torch

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from core.backend import kernels
-from core.backend.blockwise import attend_blocks
-from core.backend.cuda_streams import contiguous_runs
+from core.backend.cuda.streams import contiguous_runs
+from core.backend.shared import library_attention
+from core.backend.shared.blockwise import attend_blocks
 from tests.backend.reference import dense, material
 from tests.backend.test_cpu_attention import SHAPES
 
@@ -24,7 +24,7 @@ def test_attention_over_blocks_equals_dense(n: int, length: int, causal: bool):
     """A block counted twice or left out, rows aligned to the wrong end, a part without its share."""
     q, k, v = material(n, length)
     want, want_lse = dense(q, k, v, length, causal)
-    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=length, causal=causal)
+    out, lse = attend_blocks(library_attention.by_matmul, q, k, v, length=length, causal=causal)
     assert out.dtype == lse.dtype == torch.float32
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
 
@@ -33,9 +33,9 @@ def test_attention_over_blocks_equals_dense(n: int, length: int, causal: bool):
 def test_the_plain_kernel_is_the_same_in_slices(monkeypatch: pytest.MonkeyPatch, scores: int):
     """Memory decides how many rows it takes at a time; the causal border must move along."""
     q, k, v = material(17, 96)
-    monkeypatch.setattr(kernels, "_SCORES", scores)
+    monkeypatch.setattr(library_attention, "_SCORES", scores)
     want, want_lse = dense(q, k, v, 96, True)
-    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=96, causal=True)
+    out, lse = attend_blocks(library_attention.by_matmul, q, k, v, length=96, causal=True)
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
 
 
@@ -47,8 +47,8 @@ def test_the_plain_kernel_copies_keys_in_pieces(
     """All keys of a layer in fp32 are 4 GB of a 7B model at 128K. Few queries here: what is copied of them
     must not hide the keys.
     """
-    monkeypatch.setattr(kernels, "_NUMBERS", numbers)
-    monkeypatch.setattr(kernels, "_SCORES", 500)
+    monkeypatch.setattr(library_attention, "_NUMBERS", numbers)
+    monkeypatch.setattr(library_attention, "_SCORES", 500)
     q, k, v = material(n, 200, block=64, heads=2)
     want, want_lse = dense(q, k, v, 200, causal)
     copied: list[int] = []
@@ -62,9 +62,9 @@ def test_the_plain_kernel_copies_keys_in_pieces(
 
     half = [part.to(torch.bfloat16) for part in (k, v)]
     with Copies():
-        attend_blocks(kernels.by_matmul, q.to(torch.bfloat16), *half, length=200, causal=causal)
+        attend_blocks(library_attention.by_matmul, q.to(torch.bfloat16), *half, length=200, causal=causal)
     assert max(copied) <= max(numbers, k.shape[0] * max(q.numel(), k.shape[1] * k.shape[3]))
-    out, lse = attend_blocks(kernels.by_matmul, q, k, v, length=200, causal=causal)
+    out, lse = attend_blocks(library_attention.by_matmul, q, k, v, length=200, causal=causal)
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
 
 
@@ -82,7 +82,9 @@ class Efficient:
         assert all(part.stride(-1) == 1 for part in (q, k, v))
         self.copies += k.untyped_storage().nbytes() < k.numel() * k.element_size()
         assert mask in (0, 2), "aligned to the first key"
-        out, lse = kernels.by_matmul(*(part.transpose(1, 2) for part in (q, k, v)), causal=mask == 2)
+        out, lse = library_attention.by_matmul(
+            *(part.transpose(1, 2) for part in (q, k, v)), causal=mask == 2
+        )
         padded = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % 32), value=torch.inf)
         return out.transpose(1, 2), padded, None, None, 0, 0
 
@@ -95,17 +97,17 @@ def test_the_efficient_kernel_is_asked_in_its_own_way(
     monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", Efficient())
     q, k, v = material(n, length)
     want, want_lse = dense(q, k, v, length, causal)
-    out, lse = attend_blocks(kernels.by_efficient, q, k, v, length=length, causal=causal)
+    out, lse = attend_blocks(library_attention.by_efficient, q, k, v, length=length, causal=causal)
     assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
 
 
 def test_without_flash_the_efficient_kernel_is_used(monkeypatch: pytest.MonkeyPatch):
     """It passes the same trial; without it plain products are left."""
     for name in ("by_flash_attn", "by_torch"):
-        monkeypatch.setattr(kernels, name, that_is_not_there)
-    assert kernels.choose(torch.device("cpu"), torch.float32, 16) is kernels.by_matmul
+        monkeypatch.setattr(library_attention, name, that_is_not_there)
+    assert library_attention.choose(torch.device("cpu"), torch.float32, 16) is library_attention.by_matmul
     monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", Efficient())
-    assert kernels.choose(torch.device("cpu"), torch.float32, 16) is kernels.by_efficient
+    assert library_attention.choose(torch.device("cpu"), torch.float32, 16) is library_attention.by_efficient
 
 
 def aligned_to_the_first_key(
@@ -114,23 +116,23 @@ def aligned_to_the_first_key(
     """Query i sees keys 0 to i, as torch's public attention has it."""
     n = q.shape[2]
     return (
-        kernels.by_matmul(q, k[:, :, :n], v[:, :, :n], causal=True)
+        library_attention.by_matmul(q, k[:, :, :n], v[:, :, :n], causal=True)
         if causal
-        else kernels.by_matmul(q, k, v, causal=False)
+        else library_attention.by_matmul(q, k, v, causal=False)
     )
 
 
 def with_a_binary_logarithm(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out, lse = kernels.by_matmul(q, k, v, causal=causal)
+    out, lse = library_attention.by_matmul(q, k, v, causal=causal)
     return out, lse / 0.6931
 
 
 def with_padded_sums(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out, lse = kernels.by_matmul(q, k, v, causal=causal)
+    out, lse = library_attention.by_matmul(q, k, v, causal=causal)
     return out, torch.nn.functional.pad(lse, (0, 128 - lse.shape[-1] % 128))
 
 
@@ -144,12 +146,12 @@ def that_is_not_there(
     "kernel", [aligned_to_the_first_key, with_a_binary_logarithm, with_padded_sums, that_is_not_there]
 )
 def test_a_kernel_that_means_something_else_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, kernel: kernels.Kernel
+    monkeypatch: pytest.MonkeyPatch, kernel: library_attention.Kernel
 ):
     """Private operations may change their meaning with any release."""
-    monkeypatch.setattr(kernels, "by_flash_attn", kernel)
-    monkeypatch.setattr(kernels, "by_torch", that_is_not_there)
-    assert kernels.choose(torch.device("cpu"), torch.float32, 16) is kernels.by_matmul
+    monkeypatch.setattr(library_attention, "by_flash_attn", kernel)
+    monkeypatch.setattr(library_attention, "by_torch", that_is_not_there)
+    assert library_attention.choose(torch.device("cpu"), torch.float32, 16) is library_attention.by_matmul
 
 
 def test_a_kernel_that_works_is_used(monkeypatch: pytest.MonkeyPatch):
@@ -158,10 +160,10 @@ def test_a_kernel_that_works_is_used(monkeypatch: pytest.MonkeyPatch):
     def honest(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return kernels.by_matmul(q.half(), k.half(), v.half(), causal=causal)
+        return library_attention.by_matmul(q.half(), k.half(), v.half(), causal=causal)
 
-    monkeypatch.setattr(kernels, "by_flash_attn", honest)
-    assert kernels.choose(torch.device("cpu"), torch.bfloat16, 64) is honest
+    monkeypatch.setattr(library_attention, "by_flash_attn", honest)
+    assert library_attention.choose(torch.device("cpu"), torch.bfloat16, 64) is honest
 
 
 @pytest.mark.parametrize("rows", [slice(0, 16), slice(0, 5), slice(3, 9)])

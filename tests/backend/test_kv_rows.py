@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from core.backend import blockwise, cpu, kernels
-from core.backend.cpu import CpuBackend
-from core.backend.kv_rows import CODES, as_rows, numbers, row_bytes, run_of
-from core.backend.native.attention import native_attention
+from core.backend.cpu import backend
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.shared import blockwise, library_attention
+from core.backend.shared.kv_rows import CODES, as_rows, numbers, row_bytes, run_of
 from core.cache.selection import mean_key
 from core.hardware.cpu import cpu_flags
 from tests.backend.reference import dense, material
@@ -52,7 +53,7 @@ def test_rows_stay_what_they_are():
 def in_blocks() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     def attend(*given: torch.Tensor, **named: object) -> tuple[torch.Tensor, torch.Tensor]:
         def library(*part: torch.Tensor, **more: object) -> tuple[torch.Tensor, torch.Tensor]:
-            return blockwise.attend_blocks(kernels.by_matmul, *part, **more)
+            return blockwise.attend_blocks(library_attention.by_matmul, *part, **more)
 
         return blockwise.attend_decoded(library, *given, **named)
 
@@ -77,7 +78,7 @@ def test_attention_sees_what_the_rows_stand_for(
     dtype, way: str, piece: int, n: int, length: int, block: int, causal: bool, monkeypatch
 ):
     """Own rows as well as earlier ones, in pieces within a block and over several."""
-    monkeypatch.setattr(cpu, "PIECE_TOKENS", piece)
+    monkeypatch.setattr(backend, "PIECE_TOKENS", piece)
     monkeypatch.setattr(blockwise, "PIECE_TOKENS", piece)
     q, k, v = material(n, length, block=block, dim=64)
     (k, seen_k), (v, seen_v) = coded(k, dtype), coded(v, dtype)
@@ -89,7 +90,7 @@ def test_attention_sees_what_the_rows_stand_for(
 @pytest.mark.parametrize("way", ["torch's", "decoded for a library"])
 def test_no_more_than_a_piece_is_decoded_at_a_time(way: str, monkeypatch):
     """A block of a whole context, as a card has them, is not there twice."""
-    monkeypatch.setattr(cpu, "PIECE_TOKENS", 64)
+    monkeypatch.setattr(backend, "PIECE_TOKENS", 64)
     monkeypatch.setattr(blockwise, "PIECE_TOKENS", 64)
     sizes: list[int] = []
 
@@ -98,7 +99,7 @@ def test_no_more_than_a_piece_is_decoded_at_a_time(way: str, monkeypatch):
         sizes.append(found.untyped_storage().nbytes() // (4 * 2 * 16))
         return found
 
-    monkeypatch.setattr(cpu, "run_of", noted)
+    monkeypatch.setattr(backend, "run_of", noted)
     monkeypatch.setattr(blockwise, "run_of", noted)
     for block in (1024, 96, 32):
         q, k, v = material(5, 1000, block=block)

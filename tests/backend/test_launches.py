@@ -14,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from core.ask import Params
-from core.backend import kernels
+from core.backend.shared import library_attention
 from core.cache.base import KVCache, KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.decoding import decoder, sampling, verify
@@ -104,7 +104,7 @@ def rounds_of(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, params: Params) -
         """As the library's kernel: one launch."""
         counted.count += 1
         with _disable_current_modes():
-            return kernels.by_matmul(*given, **how)
+            return library_attention.by_matmul(*given, **how)
 
     backend._kernels[64] = in_one
     model, draft = (ours(oracle(head_dim=64, tied=tied), backend=backend) for tied in (False, True))

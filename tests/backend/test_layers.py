@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from core.assembly.small import RandomWeights, random_config
-from core.backend.codes import Planes
-from core.backend.compiled import SHORT_PASS_ROWS
-from core.backend.cpu import CpuBackend
-from core.backend.kv_rows import CODES
-from core.backend.native import layers
-from core.backend.native.attention import NativeAttention, native_attention
-from core.backend.native.layers import NativeLayers, NativeModel, native_layers
-from core.backend.native.library import instruction_sets, library_path, torch_openmp
-from core.backend.native.products import NativeProducts, native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native import layers
+from core.backend.cpu.native.attention import NativeAttention, native_attention
+from core.backend.cpu.native.layers import NativeLayers, NativeModel, native_layers
+from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
+from core.backend.cpu.native.products import NativeProducts, native_products
+from core.backend.shared.compiled import SHORT_PASS_ROWS
+from core.backend.shared.kv_rows import CODES
+from core.backend.shared.quantized import Planes
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache

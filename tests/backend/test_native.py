@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from core.backend.base import Sums
-from core.backend.cpu import CpuBackend
-from core.backend.kv_rows import CODES, as_rows, numbers
-from core.backend.native import attention, build
-from core.backend.native.attention import NativeAttention, native_attention
-from core.backend.native.library import instruction_sets, library_path, torch_openmp
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native import attention, build
+from core.backend.cpu.native.attention import NativeAttention, native_attention
+from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
+from core.backend.shared.kv_rows import CODES, as_rows, numbers
 from core.hardware.cpu import cpu_flags
 from tests.backend.reference import dense, material
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.cuda import CudaBackend
-from core.backend.cuda_streams import CudaCopies, contiguous_runs
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.streams import CudaCopies, contiguous_runs
 from core.cache.base import KVShape
 from core.cache.disk import SnapshotFolder
 from core.cache.host import Gather, HostKV

@@ -11,7 +11,7 @@ import torch
 
 from core.assembly.room import Room
 from core.assembly.room import slack as rows_to_spare
-from core.backend.cuda import CudaBackend
+from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache

@@ -7,12 +7,12 @@ import logging
 import pytest
 import torch
 
-from core.backend import linear_coded
-from core.backend.codes import Planes, stacked
-from core.backend.cpu import CpuBackend
-from core.backend.native import products
-from core.backend.native.library import instruction_sets, library_path, torch_openmp
-from core.backend.native.products import NativeProducts, native_products
+from core.backend.cpu import quantized_linear
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native import products
+from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
+from core.backend.cpu.native.products import NativeProducts, native_products
+from core.backend.shared.quantized import Planes, stacked
 from core.hardware.cpu import cpu_flags
 from core.model.gguf.dequantize import planes
 from core.model.gguf.reader import BITS
@@ -120,7 +120,7 @@ def test_neighbours_of_one_format_become_one_matrix():
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_layer_is_the_same_for_few_rows_and_many(kernel, dtype, compiled, n, biased, monkeypatch):
     """Every way through the backend, in pieces of a few rows, against the decoded matrix."""
-    monkeypatch.setattr(linear_coded, "PIECE_NUMBERS", 512 * 10)
+    monkeypatch.setattr(quantized_linear, "PIECE_NUMBERS", 512 * 10)
     backend = CpuBackend(dtype, products=kernel if compiled else None)
     parts = [matrix("Q4_K", 35), matrix("Q6_K", 12)]
     bias = torch.randn(47) if biased else None
@@ -158,7 +158,7 @@ def test_rows_of_an_embedding(kind):
 @pytest.mark.parametrize("columns", [512, 48])
 def test_numbers_of_16_bits_are_multiplied_in_float32(kernel, compiled, n, columns, monkeypatch):
     """Where a CPU multiplies no 16 bits: the matrix is held once, as it is, whatever its width."""
-    monkeypatch.setattr(linear_coded, "PIECE_NUMBERS", columns * 10)
+    monkeypatch.setattr(quantized_linear, "PIECE_NUMBERS", columns * 10)
     backend = CpuBackend(storage=torch.bfloat16, products=kernel if compiled else None)
     weight, bias, x = inputs(67, columns, torch.bfloat16), torch.randn(67), inputs(n, columns)
     layer = backend.linear(weight, bias)

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.backend import sharing
-from core.backend.cpu import CpuBackend
-from core.backend.native.attention import native_attention
-from core.backend.native.products import native_products
-from core.backend.sharing import LOOK_EVERY_S, SharedCores
+from core.backend.cpu import thread_sharing
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.products import native_products
+from core.backend.cpu.thread_sharing import LOOK_EVERY_S, SharedCores
 from core.hardware.cpu import cpu_flags
 
 
@@ -93,15 +93,15 @@ def test_what_ran_between_two_answers_says_nothing_of_now() -> None:
 
 def test_only_cores_open_to_this_process_count(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [SimpleNamespace(user=10.0 * core, system=1.0, idle=500.0) for core in range(1, 5)]
-    monkeypatch.setattr(sharing.psutil, "cpu_times", lambda percpu: times)
-    monkeypatch.setattr(sharing.os, "sched_getaffinity", lambda process: {1, 3}, raising=False)
-    assert sharing.core_seconds() == (62.0, 2)
-    monkeypatch.delattr(sharing.os, "sched_getaffinity")  # Windows
-    assert sharing.core_seconds() == (104.0, 4)
+    monkeypatch.setattr(thread_sharing.psutil, "cpu_times", lambda percpu: times)
+    monkeypatch.setattr(thread_sharing.os, "sched_getaffinity", lambda process: {1, 3}, raising=False)
+    assert thread_sharing.core_seconds() == (62.0, 2)
+    monkeypatch.delattr(thread_sharing.os, "sched_getaffinity")  # Windows
+    assert thread_sharing.core_seconds() == (104.0, 4)
 
 
 def test_this_system_tells_both_times() -> None:
-    (busy, cores), own = sharing.core_seconds(), sharing.own_seconds()
+    (busy, cores), own = thread_sharing.core_seconds(), thread_sharing.own_seconds()
     assert cores >= 1
     assert busy >= own > 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.backend.slots import by_float, choose
+from core.backend.shared.slots import by_float, choose
 
 
 def test_a_product_that_is_not_there_is_not_used(monkeypatch: pytest.MonkeyPatch):

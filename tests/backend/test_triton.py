@@ -8,24 +8,26 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 
 from core.backend.base import Sums
-from core.backend.compiled import ROW_TILE
-from core.backend.triton import build, driver
-from core.backend.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _splits
-from core.backend.triton.build import Variant, variants
-from core.backend.triton.driver import Driver, DriverError
-from core.backend.triton.sizes import FOLDER, MOST_SPLITS, TILE_ROWS
+from core.backend.cuda.triton import build, driver
+from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _splits
+from core.backend.cuda.triton.build import Variant, variants
+from core.backend.cuda.triton.driver import Driver, DriverError
+from core.backend.cuda.triton.sizes import ARCHIVE, MOST_SPLITS, TILE_ROWS
+from core.backend.shared.compiled import ROW_TILE
+from core.paths import ROOT
 from core.planning.layout import CHUNK_RETRIEVAL
 from tests.backend.fake_driver import TRITON, Library, promise
 from tests.backend.reference import material
 
 CPU = torch.device("cpu")
-VARIANTS = [pytest.param(one, id=one.path.stem) for one in variants()]
+VARIANTS = [pytest.param(one, id=one.name) for one in variants()]
 CARDS = (80, 86, 89, 90, 120)
 SHARED = 48 << 10  # bytes that a launch may have on every card without asking for more
 NO_TRITON = f"no compiler: pip install triton=={build.COMPILER}"
@@ -33,8 +35,9 @@ NO_TRITON = f"no compiler: pip install triton=={build.COMPILER}"
 
 def test_files_are_those_of_the_source():
     """A kernel changed without being built again would be tested by nobody."""
-    assert {one.path for one in variants()} == set(FOLDER.glob("*"))
-    assert {driver.read(one.path).source for one in variants()} == {build.source_digest()}
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        assert {one.name for one in variants()} == set(archive.namelist())
+    assert {driver.read(one.name).source for one in variants()} == {build.source_digest()}
 
 
 def test_the_planner_counts_the_tiles_that_are_compiled():
@@ -45,28 +48,50 @@ def test_the_planner_counts_the_tiles_that_are_compiled():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_file_says_how_it_is_launched(variant: Variant):
     """By its own PTX: threads, arguments, 16-bit tensor cores, cards and drivers that take it."""
-    made = driver.read(variant.path)
+    made = driver.read(variant.name)
     text = made.ptx.decode("ascii")
     assert made.entry == variant.function and int(re.search(r"\.reqntid (\d+)", text)[1]) == 32 * made.warps
     assert made.given < len(made.params) and set(made.params[made.given :]) == {"u64"}
     assert ".version 8.0\n" in text and ".target sm_80\n" in text
     assert made.shared_bytes <= SHARED
-    number = "bf16" if "bf16" in variant.path.name else "f16"
+    number = "bf16" if "bf16" in variant.name else "f16"
     products = {f"mma.sync.aligned.m16n8k16.row.col.f32.{number}.{number}.f32"}
     multiplies = variant.function in ("attend_split", "multiply_codes")
     assert set(re.findall(r"mma\.sync[\w.]+", text)) == (products if multiplies else set())
 
 
+def archived(file: Path, name: str, text: bytes) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, text)
+
+
 @pytest.mark.parametrize(
     "harm", [lambda raw: raw[:-20], lambda raw: raw.replace(b"f32", b"f64"), lambda raw: b""]
 )
-def test_a_damaged_file_is_not_loaded(tmp_path: Path, harm):
+def test_a_damaged_kernel_is_not_loaded(tmp_path: Path, harm):
     """Half copied, or changed by somebody: said before the driver sees it."""
-    whole = next(variants()).path
-    broken = tmp_path / whole.name
-    broken.write_bytes(harm(whole.read_bytes()))
+    name = next(variants()).name
+    broken = tmp_path / "kernels.zip"
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archived(broken, name, harm(archive.read(name)))
     with pytest.raises(ValueError, match="damaged"):
-        driver.read(broken)
+        driver.read(name, broken)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda raw: raw[:-2000],
+        lambda raw: raw.replace(b"PK", b"KP"),
+        lambda raw: b"",
+        lambda raw: raw[:400] + bytes(byte ^ 255 for byte in raw[400:420]) + raw[420:],
+    ],
+)
+def test_no_kernel_comes_out_of_a_damaged_archive(tmp_path: Path, harm):
+    broken = tmp_path / "kernels.zip"
+    broken.write_bytes(harm(ARCHIVE.read_bytes()))
+    with pytest.raises(ValueError, match="damaged"):
+        driver.read(next(variants()).name, broken)
 
 
 def test_the_drivers_refusal_comes_in_its_own_words():
@@ -138,9 +163,10 @@ def test_splits_cover_the_blocks_and_are_not_too_many(blocks: int, block_tokens:
 @pytest.mark.skipif(not TRITON, reason=NO_TRITON)
 def test_files_are_what_the_source_builds(tmp_path: Path):
     """To the byte; compiled code in a repository is to be believed only as far as it can be made again."""
-    run(["-m", "core.backend.triton.build", "--out", str(tmp_path)])
-    for variant in variants():
-        assert (tmp_path / variant.path.name).read_bytes() == variant.path.read_bytes(), variant.path.name
+    run(["-m", "core.backend.cuda.triton.build", "--out", str(tmp_path / "made.zip")])
+    with zipfile.ZipFile(tmp_path / "made.zip") as made, zipfile.ZipFile(ARCHIVE) as shipped:
+        for variant in variants():
+            assert made.read(variant.name) == shipped.read(variant.name), variant.name
 
 
 @pytest.mark.slow
@@ -153,14 +179,14 @@ def test_every_card_that_is_served_has_room(card: int, tmp_path: Path):
     assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
     for variant in variants():
         source = tmp_path / "kernel.ptx"
-        source.write_bytes(driver.read(variant.path).ptx)
+        source.write_bytes(driver.read(variant.name).ptx)
         said = subprocess.run(
             [assembler, "--verbose", f"--gpu-name=sm_{card}", source, "-o", tmp_path / "out"],
             capture_output=True,
             text=True,
             check=True,
         ).stderr
-        assert "0 bytes spill stores, 0 bytes spill loads" in said, f"{variant.path.name}: {said}"
+        assert "0 bytes spill stores, 0 bytes spill loads" in said, f"{variant.name}: {said}"
 
 
 @pytest.mark.slow
@@ -168,9 +194,9 @@ def test_every_card_that_is_served_has_room(card: int, tmp_path: Path):
 def test_a_warp_holds_whole_rows_in_tiles_of_every_height():
     """What gives a row among many the bits it has alone: the same sums in the same order."""
     code = (
-        "from core.backend.triton.build import make, variants\n"
+        "from core.backend.cuda.triton.build import make, variants\n"
         "for one in variants():\n"
-        "    if one.function == 'attend_split' and 'bf16' in one.path.name:\n"
+        "    if one.function == 'attend_split' and 'bf16' in one.name:\n"
         "        text = make(one).asm['ttgir']\n"
         "        print(one.warps, [line for line in text.splitlines() if line.startswith('#mma = ')])\n"
     )
@@ -182,10 +208,5 @@ def run(arguments: list[str]) -> str:
     """Python with a Triton that compiles: in this process it interprets."""
     plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     return subprocess.run(
-        [sys.executable, *arguments],
-        env=plain,
-        cwd=FOLDER.parents[3],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, *arguments], env=plain, cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout

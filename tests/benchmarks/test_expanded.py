@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.expanded import ExpandedWeights, expanded_config
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import from_source
 from core.model.llama import LlamaModel

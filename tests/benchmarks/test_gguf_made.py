@@ -10,7 +10,7 @@ import torch
 from gguf.quants import dequantize, quantize
 
 from benchmarks import formats, gguf_made, same_file
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.lora import save

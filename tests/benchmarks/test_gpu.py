@@ -17,7 +17,7 @@ from benchmarks import gpu, gpu_tables
 from benchmarks.passes import between, expectation
 from benchmarks.rounded import RoundingCpu, rounded
 from benchmarks.store import load
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import ROUNDED, in_format
 from core.planning.planner import plan as make_plan

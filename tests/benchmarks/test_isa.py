@@ -16,7 +16,7 @@ from core.hardware.cpu import all_cpu_flags
 TELLS = """
 def tell(*given):
     import json, os, torch
-    from core.backend.native.library import instruction_sets
+    from core.backend.cpu.native.library import instruction_sets
     from core.hardware.cpu import cpu_flags
     os.dup2(2, 1)
     torch.ones(8, 8).to_mkldnn().relu()

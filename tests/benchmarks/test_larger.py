@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import contenders, larger
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.folder import opened
 from core.model.loader import load_model
 from tests.benchmarks.test_peers import row

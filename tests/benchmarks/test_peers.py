@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from benchmarks import contenders, isa, peers, transformers_peer
 from benchmarks.parts import Parts
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.config import Settings
 from core.model.config import load_config

@@ -8,8 +8,8 @@ import torch
 from benchmarks import prefill
 from benchmarks.parts import Parts
 from benchmarks.passes import OutOfTime
-from core.backend.cpu import CpuBackend
-from core.backend.linear import RowwiseLinear
+from core.backend.cpu.backend import CpuBackend
+from core.backend.shared.linear import RowwiseLinear
 from core.model.shapes import ModelShape
 from tests.tiny import VOCAB, engine, oracle, ours
 

@@ -21,7 +21,7 @@ from benchmarks.four_bits import (
     nearest_offset,
     searched_offset,
 )
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import load_config
 from core.model.gguf.folder import opened

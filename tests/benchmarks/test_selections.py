@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.selections import POLICIES, ByColumnSums
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import transfer
 from benchmarks.store import load
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
 
 

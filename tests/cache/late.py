@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 
 
 class LateCopies:

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.backend.cpu import CpuBackend
-from core.backend.kv_rows import as_rows, numbers
+from core.backend.cpu.backend import CpuBackend
+from core.backend.shared.kv_rows import as_rows, numbers
 from core.cache.base import KVShape
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.full import FullKVCache

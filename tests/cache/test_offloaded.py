@@ -11,8 +11,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.backend.cpu import CpuBackend
-from core.backend.kv_rows import as_rows
+from core.backend.cpu.backend import CpuBackend
+from core.backend.shared.kv_rows import as_rows
 from core.cache.base import KVShape, KVStore
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache, host_pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.selection import ByMass

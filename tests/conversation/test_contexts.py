@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.full import FullKVCache
 from core.cache.snapshot import SnapshotStore

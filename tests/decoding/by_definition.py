@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from core.backend.definition import defined
-from core.backend.kv_rows import CODES, numbers
+from core.backend.shared.kv_rows import CODES, numbers
+from core.backend.shared.reference_attention import defined
 
 KeptRows = Sequence[tuple[torch.Tensor, torch.Tensor]]  # of each layer: k, v [tokens, kv_heads, width]
 

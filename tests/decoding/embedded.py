@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
-from core.backend.cpu import CpuBackend
-from core.backend.native.attention import native_attention
-from core.backend.native.layers import native_layers
-from core.backend.native.products import coarse_products, native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.layers import native_layers
+from core.backend.cpu.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.cpu import cpu_flags

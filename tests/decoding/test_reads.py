@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.ask import Params
-from core.backend.transfer import to_device, to_host
+from core.backend.shared.transfer import to_device, to_host
 from core.config import MODES
 from core.decoding import sampling
 from core.decoding import verify as rule

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.decoding import decoder as outer_level
 from core.decoding import drafters as middle_level
 from core.decoding.verify import verify

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend import cpu, linear, linear_coded
-from core.backend.cpu import CpuBackend
-from core.backend.native import layers
+from core.backend.cpu import backend as cpu
+from core.backend.cpu import quantized_linear
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native import layers
+from core.backend.shared import linear
 from core.cache.full import FullKVCache
 from core.model.llama import LlamaModel
 from core.model.loader import load_model
@@ -65,7 +67,7 @@ def unlike(
 
 def lowered(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """From here on passes of more than so many rows are computed as prompts are."""
-    for home in (cpu, linear, linear_coded, layers):
+    for home in (cpu, linear, quantized_linear, layers):
         monkeypatch.setattr(home, "SHORT_PASS_ROWS", rows)
 
 

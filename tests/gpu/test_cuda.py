@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from core.backend.base import Sums
-from core.backend.cpu import CpuBackend
-from core.backend.cuda import CudaBackend
-from core.backend.triton.attention import DecodeAttention
-from core.backend.triton.driver import Driver
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.triton.attention import DecodeAttention
+from core.backend.cuda.triton.driver import Driver
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache

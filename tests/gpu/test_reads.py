@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from core.backend.cuda import CudaBackend
+from core.backend.cuda.backend import CudaBackend
 from core.cache.full import FullKVCache
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling

@@ -8,7 +8,7 @@ import torch
 
 from core.assembly.composition import Composer
 from core.backend.base import Backend
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache

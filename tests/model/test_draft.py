@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
-from core.backend.native.attention import native_attention
-from core.backend.native.layers import NativeModel, native_layers
-from core.backend.native.library import instruction_sets
-from core.backend.native.products import native_products
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.layers import NativeModel, native_layers
+from core.backend.cpu.native.library import instruction_sets
+from core.backend.cpu.native.products import native_products
 from core.cache.full import FullKVCache
 from core.errors import UserError
 from core.hardware.cpu import cpu_flags

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from app.models.local_files import look_into
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.errors import UserError
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import read_header

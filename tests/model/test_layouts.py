@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.gguf.reader import read_header
 from core.model.loader import load_model

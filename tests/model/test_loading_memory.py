@@ -21,7 +21,7 @@ MEASURE = """
 import sys, threading, time
 from pathlib import Path
 import torch
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.model.config import load_config
 from core.model.loader import load_model
 

@@ -13,7 +13,7 @@ from gguf.quants import dequantize, quantize
 
 from core import build
 from core.assembly.engines import build_engine
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.config import Settings
 from core.errors import UserError

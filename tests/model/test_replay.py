@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.assembly.composition import Composer
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.fixed import FixedRows
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.errors import UserError
 from core.model.config import from_source

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.cache.streaming import StreamingKVCache
 from core.model.loader import load_draft, load_model

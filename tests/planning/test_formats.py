@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.compiled import PRODUCTS
+from core.backend.shared.compiled import PRODUCTS
 from core.build import as_planned
 from core.config import Settings
 from core.errors import PlanError

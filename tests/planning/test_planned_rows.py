@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.compiled import ROW_TILE
+from core.backend.shared.compiled import ROW_TILE
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware

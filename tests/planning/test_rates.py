@@ -10,7 +10,7 @@ import torch
 
 from core.assembly import rates
 from core.assembly.models import cpu_backend
-from core.backend.compiled import ATTENTION
+from core.backend.shared.compiled import ATTENTION
 from core.config import Settings
 from core.conversation.expectation import Expectation
 from core.hardware import probe

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.compiled import ATTENTION, COARSE, PRODUCTS, SHORT_PASS_ROWS
+from core.backend.shared.compiled import ATTENTION, COARSE, PRODUCTS, SHORT_PASS_ROWS
 from core.config import Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware

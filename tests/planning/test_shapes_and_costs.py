@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.backend.kv_rows import row_bytes
+from core.backend.shared.kv_rows import row_bytes
 from core.errors import UserError
 from core.hardware.gpus import imagined_gpu
 from core.model.shapes import ModelShape

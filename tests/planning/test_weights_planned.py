@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
+from core.backend.shared.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware

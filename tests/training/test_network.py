@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.streaming import StreamingKVCache
 from core.model.config import from_source
 from core.model.loader import build

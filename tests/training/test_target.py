@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.folder import opened
 from core.training.target import in_transformers
 from tests.gguf_files import write_gguf

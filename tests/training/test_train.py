@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from core.backend.cpu import CpuBackend
+from core.backend.cpu.backend import CpuBackend
 from core.cache.streaming import StreamingKVCache
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError

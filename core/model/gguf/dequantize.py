@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from core.backend.codes import CHUNK, Planes
+from core.backend.shared.quantized import CHUNK, Planes
 from core.model.gguf.reader import KINDS
 
 _SIZES = {name: (block, nbytes) for name, block, nbytes in KINDS.values()}

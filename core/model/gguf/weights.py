@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.codes import Planes
+from core.backend.shared.quantized import Planes
 from core.errors import UserError
 from core.model.gguf.config import ROPE_FACTORS, gguf_name, is_coded
 from core.model.gguf.dequantize import floats, planes

@@ -1,0 +1,1 @@
+"""The CPU: attention, products with quantized weights, threads; compiled kernels in native/."""

@@ -1,0 +1,1 @@
+"""NVIDIA cards: attention, copies on streams, pinned memory, recorded passes; kernels in triton/."""

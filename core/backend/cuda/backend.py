@@ -1,0 +1,379 @@
+"""The CUDA backend: library kernels for attention, compiled ones where they serve, page-locked host memory.
+Knows no caches or models.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from statistics import median
+
+import torch
+import torch.nn.functional as F
+
+from core.backend.base import InOne, LayerParts, Linear, Memory, Replay, Rows, Sums
+from core.backend.cpu.quantized_linear import CodedLinear, CodedRows, Decoder
+from core.backend.cuda.pinned import PinnedPool
+from core.backend.cuda.streams import WARM_UPS, CudaCopies, Recorder
+from core.backend.cuda.triton import product_trial, trial
+from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention
+from core.backend.cuda.triton.driver import Driver, DriverError
+from core.backend.cuda.triton.products import CodeProducts, CompiledRows, Products
+from core.backend.shared import blockwise, library_attention
+from core.backend.shared import slots as by_slots
+from core.backend.shared.compiled import CODED_KV, PRODUCTS
+from core.backend.shared.kv_rows import CODES
+from core.backend.shared.linear import FloatLinear
+from core.backend.shared.quantized import Planes
+from core.errors import UserError
+from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
+
+# what says that the device is full where torch's allocator does not
+_FULL = (
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    # torch asks the management library what to say of it, which containers and WSL lack
+    "NVML_SUCCESS == r INTERNAL ASSERT FAILED",
+)
+_TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
+_CALLS = 4
+
+
+class CudaBackend:
+    """One CUDA GPU, in float16, bfloat16 or (for tests) float32.
+
+    `memory_cap_bytes` bounds what this process may allocate on the device: a large card then stands for a
+    smaller one. `keep_free_bytes` bounds it to what is free now but for these: where the system would rather
+    move the device's memory into its own than refuse (Windows), nothing else ever says that it is full.
+    `page_lock_bytes` bounds what is page-locked; None: the system says when it is enough. `trials` keeps, for
+    the device of this name, which kernels broke the program when they were tried. Raises UserError when there
+    is no such GPU or this torch was built without CUDA.
+    """
+
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        *,
+        index: int = 0,
+        memory_cap_bytes: int | None = None,
+        keep_free_bytes: int | None = None,
+        page_lock_bytes: int | None = None,
+        trials: Callable[[str], trial.Trials] | None = None,
+    ) -> None:
+        # GPUs are numbered as the driver's management library numbers them
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        if not torch.cuda.is_available() or index >= torch.cuda.device_count():
+            raise UserError(
+                _(
+                    "CUDA GPU {index} cannot be used: torch {version} does not see it. Update the NVIDIA "
+                    "driver and run `launcher.py repair`, or set device: cpu in config.yaml."
+                ).format(index=index, version=torch.__version__)
+            )
+        self.device = torch.device("cuda", index)
+        self.dtype = self.storage = dtype
+        self.name = torch.cuda.get_device_name(self.device)
+        self._trials = trials and trials(self.name)
+        self.notes: tuple[str, ...] = ()
+        self.refused: set[str] = set()
+        self._products, self._bits_tried, self._decoder = Products({}), set[int](), None
+        self._kernels: dict[int, library_attention.Kernel] = {}  # by head_dim
+        # by head_dim and type of rows; None: the library's serves
+        self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
+        self._product: by_slots.Product | None = None
+        self._recorder: Recorder | None = None
+        self._recording_failed = False
+        torch.cuda.set_device(self.device)
+        own = weakref.WeakMethod(self._clear_refusal)  # the pool outlives this by what is still in use
+        self._host = PinnedPool(torch.cuda.cudart, most_bytes=page_lock_bytes, refused=lambda: own()())
+        weakref.finalize(self, self._host.close).atexit = False
+        total = torch.cuda.get_device_properties(self.device).total_memory
+        if memory_cap_bytes is None and keep_free_bytes is not None:
+            free, _total = torch.cuda.mem_get_info(self.device)
+            memory_cap_bytes = max(0, free - keep_free_bytes)
+        self._cap_bytes = memory_cap_bytes
+        fraction = 1.0 if memory_cap_bytes is None else min(1.0, memory_cap_bytes / total)
+        # of the process: an earlier backend may have set another
+        torch.cuda.set_per_process_memory_fraction(fraction, self.device)
+
+    # ---- computing -----------------------------------------------------------------------------------------
+
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """See Backend."""
+        weight = weight.to(self.device, self.dtype).contiguous()
+        return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
+
+    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+        """See Backend. By the compiled kernel, or decoded by torch for every product."""
+        there = [part.to(self.device) for part in parts]
+        products = self._products_for(there)
+        # one buffer for what the kernel decodes, whatever the matrix
+        if products is not None and self._decoder is None:
+            self._decoder = Decoder(self.dtype, self.device, products)
+        decoder = self._decoder if products is not None else Decoder(self.dtype, self.device)
+        return CodedLinear(there, bias, decoder, products)
+
+    def coarse(self, matrices: Sequence[Linear]) -> list[Linear] | None:
+        """See Backend. A card waits for its memory, not for products."""
+        return None
+
+    def coded_rows(self, planes: Planes) -> Rows:
+        """See Backend."""
+        there = planes.to(self.device)
+        products = self._products_for([there])
+        return CodedRows(there, self.dtype) if products is None else CompiledRows(there, products, self.dtype)
+
+    def _products_for(self, parts: Sequence[Planes]) -> Products | None:
+        """The compiled products, where they serve for all of these. Tried once for each number of bits."""
+        for bits in {part.bits for part in parts} - self._bits_tried:
+            self._bits_tried.add(bits)
+            with trial.kept(self._trials, f"products with codes of {bits} bits", self.lost) as off:
+                found = product_trial.tried(
+                    lambda bits=bits: CodeProducts(Driver.open(), self.dtype, bits, stream=self._stream),
+                    bits,
+                    off=off,
+                    device=self.device,
+                    dtype=self.dtype,
+                    seconds=self._seconds,
+                )
+            self._note(found.note)
+            if found.kernel is None:
+                self.refused.add(PRODUCTS)
+            else:
+                self._products.add(found.kernel)
+        return self._products if self._products.takes(parts) else None
+
+    def _note(self, said: str) -> None:
+        log.info("%s", said)
+        if said not in self.notes:
+            self.notes = (*self.notes, said)
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """See Backend."""
+        return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+    def attend(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
+    ) -> torch.Tensor:
+        """See Backend."""
+        if compiled := self._short(q, k, v):
+            return compiled.attend(q, k, v, length=length, causal=causal, sums=sums)
+        return self.attend_part(q, k, v, length=length, causal=causal)[0].to(q.dtype)
+
+    def attend_part(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        causal: bool,
+        sums: Sums | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        if compiled := self._short(q, k, v):
+            return compiled.attend_part(q, k, v, length=length, causal=causal, sums=sums)
+        if k.dtype != q.dtype:
+            return blockwise.attend_decoded(self.attend_part, q, k, v, length=length, causal=causal)
+        return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, length=length, causal=causal)
+
+    def attend_more(
+        self,
+        total: tuple[torch.Tensor, torch.Tensor],
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        length: int,
+        sums: Sums | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Backend."""
+        compiled = self._short(q, k, v)
+        if compiled and all(part.is_contiguous() for part in total):
+            return compiled.attend_more(total, q, k, v, length=length, sums=sums)
+        keys = {"length": length, "causal": False, "total": total}
+        if k.dtype != q.dtype:
+            return blockwise.attend_decoded(self.attend_part, q, k, v, **keys)
+        return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, **keys)
+
+    def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
+        """See Backend. For what the compiled kernel did not leave."""
+        return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
+
+    def attend_slots(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
+    ) -> torch.Tensor:
+        """See Backend."""
+        if compiled := self._short(q, k[None], v[None]):
+            return compiled.attend_slots(q, k[None], v[None], slots=slots)
+        if self._product is None:
+            self._product = by_slots.choose(self.device, self.dtype)
+        return by_slots.attend_slots(self._product, q, k, v, slots)
+
+    def in_one(self, layers: Sequence[LayerParts], norm: torch.Tensor, **sizes: float) -> InOne | None:
+        """See Backend. A card's passes are recorded instead."""
+        return None
+
+    def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
+        """See Backend. Tries the compiled kernel for short passes."""
+        rows = rows or self.dtype
+        if (head_dim, rows) in self._compiled:
+            return
+        library = partial(blockwise.attend_blocks, self._library(head_dim))
+        with trial.kept(self._trials, f"attention, heads of {head_dim}, {rows} rows", self.lost) as off:
+            found = trial.tried(
+                lambda: DecodeAttention(
+                    Driver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream
+                ),
+                library if rows == self.dtype else partial(blockwise.attend_decoded, library),
+                trial.Sizes(heads, kv_heads, head_dim),
+                off=off,
+                rows=rows,
+                device=self.device,
+                dtype=self.dtype,
+                seconds=self._seconds,
+            )
+        self._compiled[head_dim, rows] = found.kernel
+        if found.kernel is None and rows == CODES:
+            self.refused.add(CODED_KV)
+        self._note(found.note)
+
+    def _short(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> DecodeAttention | None:
+        """The compiled kernel where it takes these."""
+        n, heads, head_dim = q.shape
+        if n > MOST_ROWS:
+            return None
+        self.prepare(heads, k.shape[1], head_dim, rows=k.dtype)
+        compiled = self._compiled[head_dim, k.dtype]
+        return compiled if compiled and compiled.takes(q, k, v) else None
+
+    def _library(self, head_dim: int) -> library_attention.Kernel:
+        if head_dim not in self._kernels:
+            self._kernels[head_dim] = library_attention.choose(self.device, self.dtype, head_dim)
+        return self._kernels[head_dim]
+
+    def _stream(self) -> int:
+        return torch.cuda.current_stream(self.device).cuda_stream
+
+    def _seconds(self, run: Callable[[], object]) -> float:
+        times = []
+        for _time in range(WARM_UPS + _TIMES):
+            torch.cuda.synchronize(self.device)
+            started = time.perf_counter()
+            for _call in range(_CALLS):
+                run()
+            torch.cuda.synchronize(self.device)
+            times.append((time.perf_counter() - started) / _CALLS)
+        return median(times[WARM_UPS:])
+
+    def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
+        """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again,
+        and answers must go on.
+        """
+        if self._recording_failed:
+            return None
+        try:
+            self._recorder = self._recorder or Recorder(self.device)
+            return self._recorder.record(run)
+        # out of memory is one too; ending a broken recording hides what broke it
+        except RuntimeError as error:
+            self._recording_failed, self._recorder = True, None
+            reason = str(error.__context__ or error).splitlines() or [type(error).__name__]
+            log.warning("CUDA graphs are not used (%s); every operation is launched by itself", reason[0])
+            return None
+
+    # ---- memory --------------------------------------------------------------------------------------------
+
+    def adapt(self) -> None:
+        """See Backend. The driver shares the device."""
+
+    def memory(self) -> Memory:
+        """See Backend."""
+        free, _ = torch.cuda.mem_get_info(self.device)
+        used, reserved = torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
+        if self._cap_bytes is not None:
+            free = min(free, self._cap_bytes - reserved)
+        # torch keeps what it has freed for itself
+        return Memory(used_bytes=used, free_bytes=max(0, free) + reserved - used)
+
+    def peak_memory_bytes(self) -> int:
+        """See Backend. What torch took from the driver, so without the CUDA context."""
+        return torch.cuda.max_memory_reserved(self.device)
+
+    def reserve(self, nbytes: int) -> None:
+        """See Backend. torch keeps what was freed and cuts it into what is asked for."""
+        torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+
+    def release(self) -> None:
+        """See Backend."""
+        gc.collect()
+        try:
+            torch.cuda.empty_cache()
+        except RuntimeError as error:  # torch before 2.13, behind a recording that broke off
+            log.warning("memory that a broken recording used stays taken: %s", error)
+
+    def host_memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """See Backend. What may not be page-locked is ordinary memory, which crosses the bus at about half
+        the rate. Not torch's own pinned memory: that comes in powers of two, up to twice of what is needed.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        return self._host.take(size).view(dtype).view(tuple(shape))
+
+    def make_ready(self, sizes: Sequence[int]) -> Iterator[int]:
+        """See Backend. Pages are touched and locked."""
+        return self._host.ready(sizes)
+
+    @property
+    def page_locked_limit(self) -> int | None:
+        """See Backend."""
+        return self._host.limit_bytes
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """See Backend. torch says it in five ways: by its allocator, by that when it cannot tell more, by the
+        driver's own error, and by the libraries that could not make their handles or workspaces.
+        """
+        if isinstance(error, torch.OutOfMemoryError):
+            return True
+        if isinstance(error, DriverError):
+            return str(error) == "out of memory"
+        return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
+
+    def lost(self) -> bool:
+        """See Backend. A context in which something faulted says so at every later call, until the process
+        ends.
+        """
+        try:
+            torch.cuda.synchronize(self.device)
+        except RuntimeError as error:
+            return not self.out_of_memory(error)
+        return False
+
+    def _clear_refusal(self) -> None:
+        """The failed call left an error that the next launch would report as its own: launch something and
+        wait until it is reported.
+        """
+        try:
+            torch.zeros(1, device=self.device)
+            torch.cuda.synchronize(self.device)
+        except RuntimeError as error:
+            log.info("after page-locking failed: %s", error)
+
+    def copies(self) -> CudaCopies:
+        """See Backend."""
+        return CudaCopies(self.device)

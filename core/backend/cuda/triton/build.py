@@ -1,0 +1,204 @@
+"""Compiles kernel.py and product_kernel.py for NVIDIA cards, on a computer with or without one (Linux).
+
+    pip install triton==3.9.0
+    python -m core.backend.cuda.triton.build [--out FILE]
+
+What comes out is PTX for the oldest cards that are served (sm_80; GeForce RTX 30 has sm_86) in a version that
+drivers of 2023 and later read (8.0); each card's driver makes its own machine code of it. With the pinned
+version the kernels come out the same to the byte, in one archive. Each begins with the SHA-256 of its source,
+by which a test tells that the two belong together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.backend.cuda.triton.driver import headed
+from core.backend.cuda.triton.sizes import (
+    ARCHIVE,
+    BITS,
+    CHUNK,
+    DECODED_CHUNKS,
+    DECODED_ROWS,
+    DTYPES,
+    HEAD_DIMS,
+    MOST_SPLITS,
+    SUMS_ROWS,
+    TILE_CHUNKS,
+    TILE_INPUTS,
+    TILE_JOINED,
+    TILE_OUTPUTS,
+    TILE_ROWS,
+    TILE_TOKENS,
+    compiled,
+    compiled_product,
+)
+
+COMPILER = "3.9.0"
+_CAPABILITY, _PTX_VERSION = 80, 80
+# tiles on their way while one is computed, and that one: of keys, and of codes
+_STAGES, _CODE_STAGES = 3, 2
+# what is not named here is a 32-bit number
+_WIDE = ("k_block", "k_head", "v_block", "v_head")
+_WHOLE = ("q_row", "q_head", *_WIDE, "k_row", "v_row", "x_row")  # multiples of 16, as most addresses are
+# addresses of numbers that are read one by one
+_SINGLE = ("ids", "bias", "high", "scale", "offset", "scale_steps", "offset_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One kernel: a function, the types of its pointers, its constants. `fused`: a product and a sum may be
+    rounded once.
+    """
+
+    name: str
+    function: str
+    pointers: dict[str, str]
+    constants: dict[str, int]
+    warps: int
+    stages: int = _STAGES
+    fused: bool = True
+
+    @property
+    def source(self) -> Any:
+        """The function. Raises ImportError without Triton."""
+        from core.backend.cuda.triton import kernel, product_kernel
+
+        return getattr(kernel if hasattr(kernel, self.function) else product_kernel, self.function)
+
+    def is_whole(self, name: str) -> bool:
+        """Whether what is given for it is always a multiple of 16."""
+        return name in _WHOLE or (name in self.pointers and name not in _SINGLE)
+
+
+def variants() -> Iterator[Variant]:
+    """Every kernel that is built."""
+    for head_dim in HEAD_DIMS:
+        sizes = {"TILE_N": TILE_TOKENS, "HEAD_DIM": head_dim}
+        for dtype, coded in product(DTYPES, (False, True)):
+            number = f"*{DTYPES[dtype]}"
+            row = "*i8" if coded else number
+            constants = {**sizes, "CHUNK": CHUNK, "CODED": int(coded)}
+            # with codes, and with sums, one tile more on its way would not leave registers enough
+            stages = 2 if coded else _STAGES
+            fp32 = dict.fromkeys(("out", "lse", "sums"), "*fp32")
+            attend = {"q": number, "k": row, "v": row, "last": "*i64", **fp32}
+            for rows in TILE_ROWS:
+                name = compiled("attend_split", dtype, head_dim, rows, coded=coded)
+                tile = {"TILE_M": rows, **constants, "SUMS": 0}
+                yield Variant(name, "attend_split", attend, tile, rows // 16, stages)
+            name = compiled("attend_split", dtype, head_dim, coded=coded, sums=True)
+            tile = {"TILE_M": SUMS_ROWS, **constants, "SUMS": 1}
+            yield Variant(name, "attend_split", attend, tile, SUMS_ROWS // 16, 1 if coded else 2)
+        for dtype, kind in {**DTYPES, torch.float32: "fp32"}.items():
+            join = {"parts": "*fp32", "part_lse": "*fp32", "out": f"*{kind}", "lse": "*fp32"}
+            constants = {"HEAD_DIM": head_dim, "MOST_SPLITS": MOST_SPLITS}
+            yield Variant(compiled("join_splits", dtype, head_dim), "join_splits", join, constants, 4)
+    for dtype, kind in DTYPES.items():
+        yield from _products(dtype, f"*{kind}")
+
+
+def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
+    """Those for matrices in codes, with inputs of one type."""
+    join = {"parts": "*fp32", "bias": "*fp32", "out": number}
+    name = compiled_product("join_products", dtype)
+    yield Variant(name, "join_products", join, {"TILE": TILE_JOINED}, 4)
+    for bits in BITS:
+        codes = {
+            "low": "*i8" if bits == 8 else "*u8",
+            "high": "*i32" if bits == 6 else "*i16",
+            **dict.fromkeys(("scale", "offset"), "*fp16"),
+            **dict.fromkeys(("scale_steps", "offset_steps"), "*i8"),
+        }
+        for inputs in TILE_INPUTS:
+            name = compiled_product("multiply_codes", dtype, bits, inputs)
+            pointers = {"x": number, **codes, "out": "*fp32"}
+            tile = {"BITS": bits, "TILE_M": TILE_OUTPUTS, "TILE_N": inputs, "CHUNKS": TILE_CHUNKS}
+            yield Variant(name, "multiply_codes", pointers, tile, 4, _CODE_STAGES, fused=False)
+        name = compiled_product("decode_rows", dtype, bits)
+        pointers = {"ids": "*i64", **codes, "out": number}
+        tile = {"BITS": bits, "TILE_M": DECODED_ROWS, "CHUNKS": DECODED_CHUNKS}
+        yield Variant(name, "decode_rows", pointers, tile, 4, 1, fused=False)
+
+
+def source_digest() -> str:
+    """SHA-256 of the Triton source and of how it is compiled."""
+    names = ("kernel.py", "product_kernel.py", "sizes.py", "build.py")
+    return hashlib.sha256(b"".join((ARCHIVE.parent / name).read_bytes() for name in names)).hexdigest()
+
+
+def build(out: Path) -> None:
+    """All kernels into the archive `out`. Raises ImportError without the compiler."""
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # lines and paths of this computer
+    with tempfile.TemporaryDirectory() as cache, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        os.environ["TRITON_CACHE_DIR"] = cache
+        for variant in variants():
+            archive.writestr(zipfile.ZipInfo(variant.name), _text(variant), zipfile.ZIP_DEFLATED)
+
+
+def make(variant: Variant) -> Any:
+    """What Triton makes of it: `asm` by stage, `metadata`. Raises ImportError without Triton."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = variant.source.arg_names
+    types = dict.fromkeys(names, "i32") | dict.fromkeys(set(_WIDE) & set(names), "i64") | variant.pointers
+    whole = [place for place, name in enumerate(names) if variant.is_whole(name)]
+    source = ASTSource(
+        variant.source,
+        types | dict.fromkeys(variant.constants, "constexpr"),
+        {(names.index(name),): value for name, value in variant.constants.items()},
+        {(place,): [["tt.divisibility", 16]] for place in whole},
+    )
+    options = {
+        "num_warps": variant.warps,
+        "num_stages": variant.stages,
+        "ptx_version": _PTX_VERSION,
+        "enable_fp_fusion": variant.fused,
+    }
+    return triton.compile(source, target=GPUTarget("cuda", _CAPABILITY, 32), options=options)
+
+
+def _text(variant: Variant) -> str:
+    made = make(variant)
+    return headed(
+        re.sub(r"[ \t]*//.*", "", made.asm["ptx"]).strip() + "\n",
+        given=len(made.src.fn.arg_names) - len(variant.constants),
+        shared_bytes=made.metadata.shared,
+        source=source_digest(),
+        warps=variant.warps,
+    )
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=ARCHIVE, metavar="FILE")
+    out = parser.parse_args().out
+    try:
+        from triton import __version__
+    except ImportError:
+        sys.exit(f"No compiler: pip install triton=={COMPILER}")
+    if __version__ != COMPILER:
+        sys.exit(f"This is Triton {__version__}, and the kernels are built by {COMPILER}.")
+    build(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What is compiled: the sizes that kernel.py's constants take, and the archive that the kernels lie in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from core.backend.shared.compiled import HEAD_DIMS as HEAD_DIMS
+
+ARCHIVE = Path(__file__).resolve().parent / "kernels.zip"
+DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+TILE_ROWS = (16, 64)  # rows of a program, of which each of its warps has 16
+SUMS_ROWS = 64  # of one that leaves sums of chunks, too
+TILE_TOKENS = 32
+CHUNK = 8  # keys of which attention leaves one sum: a plan's chunk, or a part of it
+MOST_SPLITS = 64  # that `join_splits` takes
+BITS = (4, 5, 6, 8)  # of the codes of weights
+TILE_OUTPUTS = 64  # of a program of `multiply_codes`,
+TILE_INPUTS = (16, 32)  # and inputs
+TILE_CHUNKS = 4  # of 32 codes that it decodes at a time
+TILE_JOINED = 512  # numbers of a program of `join_products`
+DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
+
+
+def compiled(
+    function: str,
+    dtype: torch.dtype,
+    head_dim: int,
+    rows: int | None = None,
+    *,
+    coded: bool = False,
+    sums: bool = False,
+) -> str:
+    """The name in the archive of one of kernel.py's functions, for tiles of `rows` rows where it has such;
+    `coded`: for keys and values in codes; `sums`: it leaves those of chunks.
+    """
+    kind = {**DTYPES, torch.float32: "fp32"}[dtype]
+    tile = "" if rows is None else f"-{rows}"
+    more = ("-sums" if sums else "") + ("-codes" if coded else "")
+    return f"{function}-{kind}-{head_dim}{tile}{more}.ptx"
+
+
+def compiled_product(function: str, dtype: torch.dtype, *sizes: int) -> str:
+    """The name in the archive of one of product_kernel.py's functions: bits of the codes and inputs of a
+    program, where it has such.
+    """
+    return f"{'-'.join((function, DTYPES[dtype], *map(str, sizes)))}.ptx"

@@ -1,0 +1,1 @@
+"""What both backends compute with: quantized weights, rows of KV caches, merged attention."""

@@ -1,0 +1,41 @@
+"""Small matrices of random codes, by which kernels are tried before they are used."""
+
+from __future__ import annotations
+
+import torch
+
+from core.backend.shared.quantized import SPAN, Planes
+
+# bits, codes of a group, whether groups have integer steps
+Kind = tuple[int, int, bool]
+KINDS: tuple[Kind, ...] = ((4, 32, False), (4, 32, True), (5, 32, True), (6, 16, True), (8, 32, False))
+
+
+def example(kind: Kind, dice: torch.Generator, *, rows: int = 5, columns: int = 512) -> Planes:
+    """A matrix of that kind, with an offset unless its groups are of 16 or its codes of 8 bits."""
+    bits, group, stepped = kind
+
+    def codes(width: int, low: int, high: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.randint(low, high, (rows, width), generator=dice).to(dtype)
+
+    def factors() -> torch.Tensor:
+        return (torch.rand(rows, columns // (SPAN if stepped else group), generator=dice) / 64).half()
+
+    def steps() -> torch.Tensor | None:
+        return codes(columns // group, 0, 64, torch.int8) if stepped else None
+
+    wide = bits == 8
+    low = codes(columns, -128, 128, torch.int8) if wide else codes(columns // 2, 0, 256, torch.uint8)
+    high = codes(columns * (bits - 4) // 8, 0, 256, torch.uint8) if bits in (5, 6) else None
+    with_offset = group == 32 and not wide
+    return Planes(
+        bits,
+        group,
+        low,
+        factors(),
+        high=high,
+        offset=-factors() if with_offset else None,
+        scale_steps=steps(),
+        offset_steps=steps() if with_offset else None,
+        middle=32 if bits == 6 else 0,
+    )
