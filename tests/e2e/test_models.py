@@ -137,18 +137,18 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     page.wait_for_selector(f".notice:has-text('{TITLE} is on this computer now')")
     assert any("bytes=" in request for request in hub.requests), "it began anew"
 
-    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 60)
+    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready")
     page.wait_for_selector(f"#header:has-text('{TITLE}') .engine-ready")
     page.click("[data-act='sample'] >> nth=0")
     page.wait_for_selector("[data-stage='book'], .card")
     page.fill("#question textarea", "the")
     page.press("#question textarea", "Enter")
-    wait_until(lambda: desk.turns and desk.turns[-1].role == "assistant" and not desk.busy, 60)
+    wait_until(lambda: desk.turns and desk.turns[-1].role == "assistant" and not desk.busy)
     assert desk.turns[-1].state == "finished", desk.turns[-1].extra
     assert desk.turns[-1].extra["stats"]["model"] == NAME
 
     page.click("[data-act='use-model'][data-name='SmolLM2-135M-Instruct']")
-    wait_until(lambda: desk.engine.model_name == "SmolLM2-135M-Instruct" and desk.engine.state == "ready", 90)
+    wait_until(lambda: desk.engine.model_name == "SmolLM2-135M-Instruct" and desk.engine.state == "ready")
     page.click(f"[data-act='delete-model'][data-name='{NAME}']")
     page.wait_for_selector(".notice:has-text('given back')")
     assert not (paths.subdir("models") / NAME).exists()
@@ -194,13 +194,13 @@ def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
     page.set_viewport_size({"width": 1280, "height": 800})
     page.click(".model-files [data-act='look-into']:has-text('my models')")
     page.click(".model-files [data-act='use-file']")
-    wait_until(lambda: desk.engine.model_name == "own" and desk.engine.state == "ready", 60)
+    wait_until(lambda: desk.engine.model_name == "own" and desk.engine.state == "ready")
     page.wait_for_selector("#header:has-text('own') .engine-ready")
 
     other = put(tmp_path / "elsewhere" / "handed.gguf", content)
     Instance(paths.subdir("run")).announce(serve.address)
     assert parser.main(["use", str(other)]) == 0
-    wait_until(lambda: desk.engine.model_name == "handed" and desk.engine.state == "ready", 60)
+    wait_until(lambda: desk.engine.model_name == "handed" and desk.engine.state == "ready")
 
     page.click(".models [data-act='look-into']")
     page.click("[data-act='look-elsewhere']")
@@ -208,7 +208,7 @@ def test_files_that_lie_there_already(page, tiny, serve, tmp_path, monkeypatch):
     shown = page.inner_text(".model-files")
     assert all(words in shown for words in ("studio", "lamp:1b", "Ollama", "Jan"))
     page.click(".model-files li:has-text('lamp:1b') [data-act='use-file']")
-    wait_until(lambda: any(one.path.endswith(digest) for one in desk.models.list), 60)
+    wait_until(lambda: any(one.path.endswith(digest) for one in desk.models.list))
     assert sorted(path for path in home.rglob("*")) == before
     assert own.exists() and studio.exists() and other.read_bytes() == content
 
@@ -237,16 +237,16 @@ def test_a_dropped_file_a_named_folder_and_another_drive(page, tiny, serve, tmp_
     page.wait_for_selector("#header:has-text('below') .engine-ready")
 
     desk.models.fetch(NAME)
-    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 90)
+    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready")
     page.click("[data-act='use-model'][data-name$='below.gguf']")
-    wait_until(lambda: desk.engine.model_name == "below" and desk.engine.state == "ready", 90)
+    wait_until(lambda: desk.engine.model_name == "below" and desk.engine.state == "ready")
     page.click(f"[data-act='place-for'][data-name='{NAME}']")
     page.click(".model-files [data-act='look-into']:has-text('other drive')")
     page.click(".model-files [data-act='move-here']")
     page.wait_for_selector(f".notice:has-text('{TITLE} lies in')")
     assert (drive / NAME / f"{NAME}.gguf").read_bytes() == content
     page.click(f"[data-act='use-model'][data-name='{NAME}']")
-    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready", 90)
+    wait_until(lambda: desk.engine.model_name == NAME and desk.engine.state == "ready")
     page.click("[data-act='delete-model'][data-name='dropped']")
     page.wait_for_selector(".notice:has-text('dropped is deleted')")
     assert not copy.exists() and kobold.exists()
