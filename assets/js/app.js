@@ -289,9 +289,21 @@
     scroller.addEventListener("scroll", () => {
       if (Date.now() > settled) pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
     }, { passive: true });
+    // of the newest question its last lines, below them the beginning of its answer
+    const beginning = () => {
+      const question = [...scroller.querySelectorAll("#turns .asked")].at(-1);
+      const end = scroller.scrollHeight - scroller.clientHeight;
+      if (!question) return end;
+      return question.getBoundingClientRect().bottom - scroller.getBoundingClientRect().top + scroller.scrollTop - 96;
+    };
+    // an answer is followed as long as its beginning stays in view, and to its end by whoever went there
+    const follows = () => {
+      const begins = beginning(), end = scroller.scrollHeight - scroller.clientHeight;
+      scroller.scrollTop = scroller.scrollTop > begins + 120 ? end : Math.min(begins, end);
+    };
     const sizes = new ResizeObserver(() => {
       if (document.querySelector(WRITING)) until = Math.max(until, Date.now() + 2000);
-      if (pinned && Date.now() < until) scroller.scrollTop = scroller.scrollHeight;
+      if (pinned && Date.now() < until) follows();
     });
     const parts = () => { for (const part of scroller.querySelectorAll("#live, #turns, #progress")) sizes.observe(part); };
     new MutationObserver(parts).observe(scroller, { childList: true, subtree: true });   // they may be mounted anew

@@ -344,7 +344,7 @@ def test_the_server_is_locked_to_this_browser(serve, open_page, browser):
 
 
 def test_an_answer_that_is_there_at_once_comes_into_sight(serve, open_page, drop, sample):
-    """A summary in the book's own sentences is never seen being written."""
+    """A summary in the book's own sentences is never seen being written: it is read from its beginning."""
     fake = engine(pace=1e-5, prefill_steps=1, summary=LONG)
     fake.context_tokens = 100_000  # so that nobody is asked what to leave out
     page = open_page(serve(fake))
@@ -356,6 +356,8 @@ def test_an_answer_that_is_there_at_once_comes_into_sight(serve, open_page, drop
             "(n) => document.querySelectorAll('#turns .answer footer').length === n", arg=count
         )
         page.wait_for_function(
-            "() => { const box = document.getElementById('scroller');"
-            " return box.scrollTop > 100 && box.scrollHeight - box.scrollTop - box.clientHeight < 120; }"
+            "() => { const top = (one) => one.getBoundingClientRect().top;"
+            " const answer = [...document.querySelectorAll('#turns .answer .text')].at(-1);"
+            " const below = top(answer) - top(document.getElementById('scroller'));"
+            " return below > 90 && below < 160; }"
         )

@@ -36,9 +36,13 @@ OVER = """() => {
     pen.font = style.font;
     const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - arrow;
     return pen.measureText(one.selectedOptions[0].text).width > room; });
+  const words = document.createRange();
+  const tight = shown(".choices label").filter((one) => {
+    words.selectNodeContents(one.firstChild);
+    return words.getBoundingClientRect().width > one.getBoundingClientRect().width + 0.01; });
   const told = (one) => `${one.tagName} ${one.className} ${one.innerText || one.placeholder}`;
   return [document.documentElement.scrollWidth > innerWidth && "the page",
-    ...[...wide, ...high, ...cut, ...short, ...chosen].map(told)].filter(Boolean); }"""
+    ...[...wide, ...high, ...cut, ...short, ...chosen, ...tight].map(told)].filter(Boolean); }"""
 
 
 def read(page, drop, sample) -> None:
