@@ -14,9 +14,9 @@ from benchmarks.passes import OutOfTime
 from benchmarks.store import Table
 from benchmarks.texts import LOOPS_BELOW, distinct
 from core.ask import Params
+from core.assembly.cache_factory import Room
 from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
-from core.assembly.room import Room
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding import forced
 from core.decoding.drafters import next_logits

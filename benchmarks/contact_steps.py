@@ -71,7 +71,7 @@ def _nvidia_smi() -> str:
 
 def self_test(sheet: Sheet, options: argparse.Namespace) -> None:
     """What `doctor --gpu` tries."""
-    from core.assembly.card import check, devices, verdict
+    from core.selftest.device import check, devices, verdict
 
     settings = Settings(device="cpu") if options.stand_in else Settings()
     findings = []

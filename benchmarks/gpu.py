@@ -37,7 +37,7 @@ from benchmarks.passes import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_
 from benchmarks.rounded import RoundingCpu, RoundingCuda  # noqa: E402 (as above)
 from benchmarks.sources import Random, Source, book, draft_shape, random_draft, random_ids, small_book  # noqa: E402
 from benchmarks.store import RESULTS, save  # noqa: E402
-from core.assembly.room import Room  # noqa: E402
+from core.assembly.cache_factory import Room  # noqa: E402
 from core.backend.base import Backend  # noqa: E402
 from core.backend.cpu.backend import CpuBackend  # noqa: E402
 from core.backend.cuda.backend import CudaBackend  # noqa: E402

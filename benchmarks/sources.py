@@ -9,12 +9,12 @@ from typing import Protocol
 import torch
 
 from benchmarks.expanded import ExpandedWeights, expanded_config
-from core.assembly.small import RandomWeights, random_config
 from core.backend.base import Backend
 from core.model.config import ModelConfig, from_source, load_config
 from core.model.llama import LlamaModel
 from core.model.loader import Weights, build, weights_in
 from core.model.shapes import ModelShape
+from core.selftest.random_model import RandomWeights, random_config
 
 ROPE_THETA = 10_000.0  # of random models; only times are taken of them
 SPREAD = 0.02  # of their weights, as models are initialised

@@ -13,9 +13,9 @@ import torch
 
 from benchmarks.store import Table
 from core.ask import Params
+from core.assembly.cache_factory import Room
 from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
-from core.assembly.room import Room
 from core.cache.base import TargetKVCache
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Round

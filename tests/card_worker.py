@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import pytest  # noqa: E402
 
 from core import worker  # noqa: E402
+from core.assembly.cache_factory import Room  # noqa: E402
 from core.assembly.composition import Composer  # noqa: E402
-from core.assembly.room import Room  # noqa: E402
 from core.backend.cuda import pinned  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.conversation.session import Session  # noqa: E402

@@ -45,7 +45,7 @@ def translation(code: str, name: str = "messages") -> Catalog:
 # said by the command line alone, which speaks English
 COMMANDS = re.compile(
     r"app/(cli|mcp)/.*|app/server/main\.py|app/host/instance\.py"
-    r"|core/planning/(doctor|wording)\.py|core/assembly/card\.py|core/(training|tuning)/.*"
+    r"|core/planning/(doctor|wording)\.py|core/selftest/device\.py|core/(training|tuning)/.*"
     r"|core/backend/cuda/triton/trial\.py|installer/.*"
 )
 

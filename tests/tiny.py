@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from core.assembly.composition import Composer
-from core.assembly.small import SMALL_PLAN
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.cache.base import TargetKVCache
@@ -20,6 +19,7 @@ from core.engine import Engine
 from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
+from core.selftest.random_model import SMALL_PLAN
 
 VOCAB = 97
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

@@ -90,7 +90,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
 
 def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> tuple[list[dict[str, Any]], str]:
     """What works on the card, told line by line, and the verdict; on the CPU where there is none."""
-    from core.assembly.card import check, devices, format_findings, verdict
+    from core.selftest.device import check, devices, format_findings, verdict
 
     if tell:
         say("\n" + _("Tried"))
@@ -163,7 +163,7 @@ def _snapshot_facts(settings: Settings) -> dict[str, Any]:
 
 def tune(given: argparse.Namespace, settings: Settings) -> int:
     """Lengths of speculation that are faster on this machine than those of the plan, if there are any."""
-    from core.backend.threads import bound_spinning
+    from core.backend.cpu.threads import bound_spinning
 
     bound_spinning()
     from core.tuning.here import report_text, to_json

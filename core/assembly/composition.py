@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from core.ask import Params
-from core.assembly.room import slack
+from core.assembly.cache_factory import slack
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core import paths
+from core.assembly.cache_factory import Replan, Room, kv_type
 from core.assembly.composition import Composer
 from core.assembly.models import load_models, new_backend
-from core.assembly.room import Replan, Room, kv_type
 from core.backend.base import Backend
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.snapshot import SnapshotStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from core import paths
-from core.assembly.room import kv_type, slack
+from core.assembly.cache_factory import kv_type, slack
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention

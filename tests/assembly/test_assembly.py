@@ -15,8 +15,8 @@ import torch
 
 from core.ask import Params
 from core.assembly import models
+from core.assembly.cache_factory import Room
 from core.assembly.engines import build_engine
-from core.assembly.room import Room
 from core.backend.base import Memory
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import products

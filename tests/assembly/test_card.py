@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.assembly import card
-from core.assembly.card import Finding, check, devices, format_findings, verdict
 from core.assembly.models import cpu_backend
 from core.backend.cpu.backend import CpuBackend, PlainCopies
 from core.backend.shared.quantized import Planes
 from core.hardware.gpus import imagined_gpu
+from core.selftest import device
+from core.selftest.device import Finding, check, devices, format_findings, verdict
 from tests.backend.fake_cuda import FakeCuda
 from tests.recording import RecordingBackend
 
@@ -26,7 +26,7 @@ def findings(backend: CpuBackend, exact: CpuBackend | None = None, **more: objec
 @pytest.fixture(autouse=True)
 def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates are not looked at here."""
-    monkeypatch.setattr(card, "_BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(device, "_BLOCK_BYTES", 1 << 16)
 
 
 def test_all_is_well_on_the_cpu():
@@ -47,7 +47,7 @@ def test_all_is_well_on_the_cpu():
 def test_without_a_card_the_kernels_are_tried_that_answer(monkeypatch: pytest.MonkeyPatch):
     """Not torch's in the place of the compiled ones, and from numbers held as an engine holds them."""
     site = SimpleNamespace(gpu=None, computes="float32", dtype="bfloat16")
-    monkeypatch.setattr(card, "site_of", lambda *_given: site)
+    monkeypatch.setattr(device, "site_of", lambda *_given: site)
     tried, exact, gpu = devices(None, None)
     answers = cpu_backend(torch.float32, storage=torch.bfloat16)
     assert (tried.notes, tried.dtype, tried.storage) == (answers.notes, torch.float32, torch.bfloat16)
@@ -67,9 +67,9 @@ def test_a_cache_is_measured_against_its_plan(dtype: torch.dtype, monkeypatch: p
     backend.device = torch.device("meta")  # its tensors take nothing here
     backend.host_memory = lambda shape, dtype: torch.empty(tuple(shape), dtype=dtype, device="meta")
     backend.memory = lambda: SimpleNamespace(used_bytes=next(held))
-    assert card._memory(backend).ok is False
+    assert device._memory(backend).ok is False
     held = iter((0, made["planned_bytes"]))
-    assert card._memory(backend).ok
+    assert device._memory(backend).ok
 
 
 class LosesRows(PlainCopies):

@@ -12,7 +12,6 @@ import torch
 
 from core.ask import Params
 from core.assembly.composition import Composer
-from core.assembly.small import RandomWeights, random_config
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import products
 from core.backend.cpu.native.attention import native_attention
@@ -25,6 +24,7 @@ from core.decoding.decoder import Round
 from core.hardware.cpu import cpu_flags
 from core.model.llama import LlamaModel
 from core.model.loader import build
+from core.selftest.random_model import RandomWeights, random_config
 from tests.backend.test_products import KINDS, inputs, matrix
 from tests.tiny import PLAN, engine
 

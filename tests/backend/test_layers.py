@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.assembly.small import RandomWeights, random_config
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import layers
 from core.backend.cpu.native.attention import NativeAttention, native_attention
@@ -27,6 +26,7 @@ from core.cache.streaming import StreamingKVCache
 from core.hardware.cpu import cpu_flags
 from core.model.llama import LlamaModel
 from core.model.loader import build
+from core.selftest.random_model import RandomWeights, random_config
 
 LIBRARY = library_path("layers")
 HERE = instruction_sets(cpu_flags()) if LIBRARY else []

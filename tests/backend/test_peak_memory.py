@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.assembly.room import Room
-from core.assembly.room import slack as rows_to_spare
+from core.assembly.cache_factory import Room
+from core.assembly.cache_factory import slack as rows_to_spare
 from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache

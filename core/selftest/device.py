@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from core.assembly.models import cpu_backend, kernel_trials
-from core.assembly.small import ANSWER, random_config, small_answers
 from core.backend.base import Backend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.shared import library_attention
@@ -28,6 +27,7 @@ from core.planning.budget import newest_rows_bytes
 from core.planning.fitting import is_old, site_of
 from core.planning.layout import OVERRUN, Layout, held_tokens, lay_out
 from core.planning.notes import OLD_CARD
+from core.selftest.random_model import ANSWER, random_config, small_answers
 from core.text.words import GB
 from core.text.words import translated as _
 

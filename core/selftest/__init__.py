@@ -1,0 +1,1 @@
+"""What a device is tried with before it is trusted."""
