@@ -11,7 +11,7 @@ from pathlib import Path
 
 from installer import places
 
-MOVED = "moved.json"  # as core.paths.pointer and core.model.stored name it
+MOVED = "moved.json"  # as core.paths.pointer and core.model.store.manifest name it
 
 
 def of_pip(environment: Path) -> list[Path]:
