@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from core.config import INSTRUCTIONS_CHARS, RULES, checked
+from core.config import INSTRUCTIONS_CHARS, RULES, Settings, checked
 from core.errors import UserError
 from core.text.words import translated as _
 
@@ -41,8 +41,14 @@ class Params:
             object.__setattr__(self, name, checked(name, getattr(self, name)))
 
 
-# the settings that a question may have its own values for
+# the settings that a question carries: no engine is told of them in another way
 PER_QUESTION = tuple(one.name for one in fields(Params) if one.name in RULES)
+
+
+def params_of(settings: Settings) -> dict[str, Any]:
+    """What the settings say of an answer, for `Ask.params`; what they leave open is left to the model."""
+    values = {name: getattr(settings, name) for name in PER_QUESTION}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +67,18 @@ class Exchange:
 class Ask:
     """One question, or the wish for a summary (`question` None), about a book, or without one.
 
-    `params`: fields of Params that are to differ from the settings. `history`: what was said before, oldest
-    first. `chapters`: the first and the last that are read; `ticked`: these alone are (1-based). `fresh`:
-    read every part again, even when its summary is known. `until`: the last chapter that may be read or shown
-    (1-based), as if the book ended with it; None: there is no limit. `summary_length`: one of
-    core.config.LENGTHS. `guest`: another program asks, and what it reads gives way to what the person reads.
-    `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError where
-    they are too long. `text`: what stands before the first question of a conversation without a book, as it
-    is; the reading of it is kept as a book's. `keep_all`: nothing is answered rather than that the oldest of
-    the history is left out. `compare`: the tokens of an answer that was given to this question before: they
-    are judged by plain decoding (Stats.verified) beside the answer. `drawn`: how that was, by its Finished.
-    `summaries`: one of core.config.SUMMARIES. `again`: another telling is wanted than the one that is known.
+    `params`: fields of Params, those of the settings by `params_of`; what is left open is the model's own.
+    `history`: what was said before, oldest first. `chapters`: the first and the last that are read; `ticked`:
+    these alone are (1-based). `fresh`: read every part again, even when its summary is known. `until`: the
+    last chapter that may be read or shown (1-based), as if the book ended with it; None: there is no limit.
+    `summary_length`: one of core.config.LENGTHS. `guest`: another program asks, and what it reads gives way
+    to what the person reads. `instructions`: the person's own, for every answer ("answer in German,
+    briefly"). UserError where they are too long. `text`: what stands before the first question of a
+    conversation without a book, as it is; the reading of it is kept as a book's. `keep_all`: nothing is
+    answered rather than that the oldest of the history is left out. `compare`: the tokens of an answer that
+    was given to this question before: they are judged by plain decoding (Stats.verified) beside the answer.
+    `drawn`: how that was, by its Finished. `summaries`: one of core.config.SUMMARIES. `again`: another
+    telling is wanted than the one that is known.
     """
 
     question: str | None = None

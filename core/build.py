@@ -1,7 +1,8 @@
 """The public door: settings in, a session out that answers questions about books.
 
-    session = open_session(Settings())
-    for event in session.ask(Ask("Who keeps the light?", read_document(path))): ...
+    session = open_session(settings)
+    ask = Ask("Who keeps the light?", read_document(path), params=params_of(settings))
+    for event in session.ask(ask): ...
 
 In the order of what happens: the machine is looked at, a model chosen and planned for, its engine assembled,
 and a session put around it. torch is imported when the plan stands.
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core import paths
-from core.ask import PER_QUESTION
 from core.config import Settings, use_data_dir
 from core.events import Loading, Progress
 from core.planning.budget import DRAFT_MODEL, WEIGHTS
@@ -88,7 +88,6 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
         ReadingStyle.from_record(choice.entry.reading),
         allowance_bytes=allowance,
         notes=NoteStore(paths.subdir("notes")),
-        defaults={name: getattr(settings, name) for name in PER_QUESTION},
         verify=settings.verify,
         read_whole_s=settings.read_whole_s,
         heads=[Head(*one) for one in heads],

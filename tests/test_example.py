@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from core import build
-from core.ask import Ask, Params
+from core.ask import Ask, Params, params_of
 from core.config import Settings, override
+from core.conversation.reading import ReadingStyle
 from core.documents.document import Document, Section
 from core.events import Looked
+from core.model.store.catalogue import EMBEDDED, find
 from examples.answer import main
 from tests.fakes import CharTokenizer, FakeEngine
 
@@ -43,14 +45,20 @@ def test_a_load_says_how_long_it_takes_as_the_one_before_took(home_with_model: P
     assert halfway and all(one.left_s is None or one.left_s < again[0].left_s * 3 for one in halfway)
 
 
-def test_settings_reach_every_question(home_with_model: Path, monkeypatch):
-    """Commands and page alike leave to the settings what a question does not choose itself."""
+def test_settings_reach_an_answer_with_its_question_alone(home_with_model: Path, monkeypatch):
+    """What was set when the engine started, and is left open by now, must not be used any more."""
     engine = FakeEngine(lambda ids, params: CharTokenizer().encode("So."))
     monkeypatch.setattr(build, "_loaded", lambda *_given: (engine, CharTokenizer()))
     given = {"temperature": 0.5, "top_p": 0.7, "repetition_penalty": 1.2, "seed": 4, "stop": ["x"]}
-    session = build.open_session(override(Settings(), {**given, "mode": "ngram", "max_new_tokens": 9}))
-    list(session.ask(Ask("Who?", params={"seed": 5})))
-    assert engine.params == [Params(**{**given, "mode": "ngram", "max_new_tokens": 9, "seed": 5})]
+    settings = override(Settings(), {**given, "mode": "ngram", "max_new_tokens": 9})
+    session = build.open_session(settings)
+    list(session.ask(Ask("Who?", params={**params_of(settings), "seed": 5})))
+    list(session.ask(Ask("Who?", params={**params_of(Settings()), "seed": 5})))
+    first, reset = engine.params
+    assert first == Params(**{**given, "mode": "ngram", "max_new_tokens": 9, "seed": 5})
+    style = ReadingStyle.from_record(find(EMBEDDED).reading)
+    own = {name: getattr(style, name) for name in ("temperature", "top_p", "repetition_penalty")}
+    assert reset == Params(**own, seed=5)
 
 
 @pytest.mark.parametrize("looking", [True, False])

@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from app.store.library import BookEntry
@@ -85,8 +86,15 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+|_+", "-", plain)[:60].strip("-.")
 
 
-def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document]) -> Wanted:
-    """The request as an Ask. `book` gives a document by its id. Raises ApiError."""
+def wanted(
+    body: bytes,
+    names: Mapping[str, str],
+    book: Callable[[str], Document],
+    params: Mapping[str, Any] = MappingProxyType({}),
+) -> Wanted:
+    """The request as an Ask. `book` gives a document by its id; `params`: what holds where the request says
+    nothing. Raises ApiError.
+    """
     given = _object(body)
     for name in given:
         if name not in (*_PARAMS, *_ONLY, *_OTHERS):
@@ -121,7 +129,7 @@ def wanted(body: bytes, names: Mapping[str, str], book: Callable[[str], Document
         fit=own["fit"] or "auto",
         until=own["until"],
         summary_length=own["summary"] or "page",
-        params=_params(given),
+        params={**params, **_params(given)},
         history=() if own["summary"] else history,
         guest=True,
         text=text,

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from app.api.answering import Answering, Answers, Ended, Remark
 from app.api.key import ApiKey
 from app.api.request import ApiError, model_names, wanted
+from core.ask import params_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -80,7 +81,8 @@ class Api:
 
     async def _completions(self, request: Request) -> Response:
         body = await _body(request)
-        asked = await run_in_threadpool(lambda: wanted(body, self._names(), self._desk.library.get))
+        params = params_of(self._desk.preferences.settings)
+        asked = await run_in_threadpool(lambda: wanted(body, self._names(), self._desk.library.get, params))
         answering = self._answers.begin(asked)
         head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
         if asked.stream:

@@ -10,7 +10,7 @@ from app.cli.printing import Stream, figures, report
 from app.cli.terminal import chapter_range, read_book, say, status, tell
 from app.engine.client import Runtime
 from app.store.turns import wording
-from core.ask import Ask, Exchange
+from core.ask import Ask, Exchange, params_of
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -31,6 +31,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             "command line",
             chapters=given.chapters,
             fit=settings.fit,
+            params=params_of(settings),
             fresh=True,
             summary_length=settings.summary_length,
             summaries=settings.summaries,
@@ -128,6 +129,7 @@ class _Chat:
             "chat",
             chapters=self._chapters,
             fit=self._settings.fit,
+            params=params_of(self._settings),
             history=tuple(self._said),
             until=self._until,
             summary_length=self._settings.summary_length,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.store.allowed_folders import ticked
-from core.ask import PER_QUESTION, Ask
+from core.ask import Ask, params_of
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def make_wish(desk: Desk) -> Ask:
         left, right = first or 1, last or count
         chapters = (min(left, right), max(left, min(right, count)))
     ticked = tuple(one for one in desk.tree.ticked if one <= count)
-    set_here = {name: getattr(settings, name) for name in PER_QUESTION}
-    params = {name: value for name, value in set_here.items() if value is not None}
+    params = params_of(settings)
     params["seed"] = params.get("seed") or 1 + secrets.randbelow(2**31 - 1)
     own = "\n".join(filter(None, (settings.instructions, desk.reading.notebook.instructions)))
     return Ask(

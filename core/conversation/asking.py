@@ -49,12 +49,10 @@ class Run:
 
 
 class Conversations:
-    """The memories of all conversations, and what follows from them for the next answer. `defaults`:
-    settings, None where left open.
-    """
+    """The memories of all conversations, and what follows from them for the next answer."""
 
-    def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, defaults: Mapping[str, Any]) -> None:
-        self._tokenizer, self._style, self._defaults = tokenizer, style, dict(defaults)
+    def __init__(self, tokenizer: Tokenizer, style: ReadingStyle) -> None:
+        self._tokenizer, self._style = tokenizer, style
         self._memories: Recent[Memory] = Recent(_CONVERSATIONS)
 
     def memory(self, ask: Ask) -> Memory:
@@ -64,11 +62,6 @@ class Conversations:
     def forget(self, conversation_id: str) -> None:
         """Drop what is remembered about a conversation."""
         self._memories.drop(lambda key: key == conversation_id)
-
-    @property
-    def answer_tokens(self) -> int | None:
-        """How long an answer may be by the settings."""
-        return self._defaults.get("max_new_tokens")
 
     def turns(self, ask: Ask) -> list[Turn]:
         """The history as ids: answers as they were produced, questions as they were asked."""
@@ -85,11 +78,11 @@ class Conversations:
         return [turn for turn in turns if turn.answer]
 
     def params(self, ask: Ask) -> Params:
-        """Settings of the answer: asked for, else configured, else as suits the model. Without a seed each
-        attempt has its own.
+        """Settings of the answer: those that came with the question, else as suits the model. Without a seed
+        each attempt has its own.
         """
         style = {name: getattr(self._style, name) for name in ("temperature", "top_p", "repetition_penalty")}
-        given = {**style, **_told(self._defaults), **_told(ask.params)}
+        given = {**style, **_told(ask.params)}
         turn = len(ask.history)
         if given.get("seed") is None:
             attempts = self.memory(ask).attempts
@@ -98,14 +91,14 @@ class Conversations:
         return Params(**given)
 
     def likeliest(self, ask: Ask) -> bool:
-        """Whether it was asked for, by question or settings, to take the likeliest token always."""
-        return {**_told(self._defaults), **_told(ask.params)}.get("temperature") == 0
+        """Whether it was asked for to take the likeliest token always."""
+        return ask.params.get("temperature") == 0
 
     def passage_params(self, ask: Ask, params: Params) -> Params:
         """`params` for a few words from one passage. What keeps a model from circling in long texts, its own
         penalty on repeating, would keep it from the passage's words: it counts where it was asked for.
         """
-        given = {**_told(self._defaults), **_told(ask.params)}
+        given = _told(ask.params)
         return replace(
             params,
             max_new_tokens=min(params.max_new_tokens, self._style.note_tokens),

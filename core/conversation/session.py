@@ -69,7 +69,6 @@ class Session:
         *,
         allowance_bytes: int = 0,
         notes: NoteStore | None = None,
-        defaults: Mapping[str, Any] | None = None,
         verify: bool = False,
         read_whole_s: float = 300.0,
         heads: Sequence[Head] = (),
@@ -78,7 +77,7 @@ class Session:
         self._read_whole_s, self._mapped_files = read_whole_s, dict(mapped_files or {})
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._books = Books(tokenizer, style, engine.context_tokens)
-        self._conversations = Conversations(tokenizer, style, defaults or {})
+        self._conversations = Conversations(tokenizer, style)
         self._summarizer = Summarizer(
             style, notes or NoteStore(), engine.model_name, kept_by=engine.model_identity
         )
@@ -381,5 +380,4 @@ class Session:
     def _summary_s(self, book: Document, plan: ReadingPlan) -> float:
         known = {note.first for note in self._summaries.known(book, plan)}
         unread = [part for index, part in enumerate(plan.parts) if index not in known]
-        answer_tokens = self._conversations.answer_tokens or _ANSWER_TOKENS
-        return self._expectation.summary_s(unread, len(plan.parts), self._style, answer_tokens)
+        return self._expectation.summary_s(unread, len(plan.parts), self._style, _ANSWER_TOKENS)

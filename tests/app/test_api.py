@@ -13,6 +13,7 @@ import pytest
 
 from app.api.answering import MOST_WAITING, Answering, Answers
 from app.api.request import wanted
+from core.config import Settings
 from tests.app.api_client import BOOK, ask, post
 from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
@@ -62,6 +63,7 @@ def test_an_answer_about_a_book_with_its_figures_and_its_evidence(client, desk, 
     assert asked.question == "And then?" and asked.guest and asked.book == book
     assert [(one.question, one.answer) for one in asked.history] == [("Be brief.\n\nWho?", "He.")]
     given = {"temperature": 0.0, "top_p": 0.9, "seed": 7, "max_new_tokens": 50, "stop": ["END"]}
+    given["mode"] = Settings().mode
     assert dict(asked.params) == given
     evidence = made.model_extra["triforce"]["evidence"]
     quoted = next(one for one in evidence if one["kind"] == "quoted" and one["start"] < one["end"])

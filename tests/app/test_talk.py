@@ -152,7 +152,7 @@ def test_the_same_settings_compose_the_same_decoder_in_app_and_commands(given, m
     model = ours(oracle())
     lengths = []
     for ask in (Recording.asked.pop(), Ask("Who?", book, params={"mode": settings.mode, "temperature": 0.0})):
-        params = Conversations(CharTokenizer(), ReadingStyle(), {"mode": settings.mode}).params(ask)
+        params = Conversations(CharTokenizer(), ReadingStyle()).params(ask)
         cache = FullKVCache(model.config.kv_shape, 400, model.backend, block_tokens=64)
         decoder = Composer(planned, model, None).compose(params, Context(cache, 400), 100)
         lengths.append((decoder.gamma, type(decoder.drafter._length), decoder.drafter._cache.budget))

@@ -19,15 +19,13 @@ SHORT = TEXT[: len(TEXT) // 2]
 BOOK = Document("B", "", "txt", SHORT, (Section("One", 0, len(SHORT)),), sha256="b")
 
 
+SHORT = {"max_new_tokens": 12, "seed": 3}
+
+
 @pytest.fixture
 def session() -> Session:
     made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
-    return Session(
-        made,
-        TinyTokenizer(),
-        ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"),
-        defaults={"max_new_tokens": 12},
-    )
+    return Session(made, TinyTokenizer(), ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"))
 
 
 def answer(session: Session, **choices):
@@ -37,7 +35,7 @@ def answer(session: Session, **choices):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_the_answer_is_judged_and_plain_decoding_writes_its_own(session, temperature):
-    params = {"temperature": temperature, "seed": 3}
+    params = {**SHORT, "temperature": temperature}
     first = answer(session, params=params)
     assert first.stats.mode == "triforce" and first.stats.temperature == temperature
     plain = answer(session, params={**params, "mode": "autoregressive"}, compare=first.token_ids)
@@ -52,7 +50,7 @@ def test_the_answer_is_judged_and_plain_decoding_writes_its_own(session, tempera
 
 def test_a_summary_told_in_one_go_is_judged_by_what_the_model_wrote(session):
     """What is shown of it may be the book's own sentences: those are nobody's tokens."""
-    params = {"temperature": 0.0, "seed": 3}
+    params = {**SHORT, "temperature": 0.0}
     *_, first = session.ask(Ask(None, BOOK, "c", fit="whole", params=params))
     assert first.stands and first.decoded and first.decoded != first.token_ids
     plainly = {**params, "mode": "autoregressive"}
@@ -62,7 +60,7 @@ def test_a_summary_told_in_one_go_is_judged_by_what_the_model_wrote(session):
 
 
 def test_a_foreign_token_is_found(session):
-    params = {"temperature": 0.0, "seed": 3}
+    params = {**SHORT, "temperature": 0.0}
     ids = list(answer(session, params=params).token_ids)
     ids[5] = (ids[5] + 40) % 90
     judged = answer(session, params={**params, "mode": "autoregressive"}, compare=tuple(ids)).stats.verified
@@ -71,7 +69,7 @@ def test_a_foreign_token_is_found(session):
 
 def test_near_ties_are_places_in_the_text(session, monkeypatch):
     """Counted alone, nobody sees which word rounding decides."""
-    params = {"temperature": 0.0, "seed": 3}
+    params = {**SHORT, "temperature": 0.0}
     first = answer(session, params=params)
     real = turns.verify_answer
 
@@ -91,7 +89,7 @@ def test_near_ties_are_places_in_the_text(session, monkeypatch):
 
 def test_a_longer_answer_than_the_plain_one_may_be_is_judged_whole(session):
     ids = tuple(range(1, 90)) * 2
-    plain = answer(session, params={"temperature": 0.0, "mode": "autoregressive"}, compare=ids)
+    plain = answer(session, params={**SHORT, "temperature": 0.0, "mode": "autoregressive"}, compare=ids)
     assert plain.stats.verified.tokens == len(ids)
 
 

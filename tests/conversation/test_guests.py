@@ -23,6 +23,7 @@ OTHERS = [
         ("d", "Rain fell. " * 15),
     )
 ]
+PARAMS = {"max_new_tokens": 8, "temperature": 0.0}
 FEW = 20  # of the question and the frame around it: the book itself has some 190 tokens
 
 
@@ -33,12 +34,11 @@ def session(request: pytest.FixtureRequest) -> Session:
         TinyTokenizer(),
         ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"),
         allowance_bytes=request.param,
-        defaults={"max_new_tokens": 8, "temperature": 0.0},
     )
 
 
 def ask(session: Session, book: Document, *, guest: bool, question: str = "Who?", **params) -> Finished:
-    asked = Ask(question, book, "api" if guest else "mine", guest=guest, params=params)
+    asked = Ask(question, book, "api" if guest else "mine", guest=guest, params=PARAMS | params)
     *_, last = session.ask(asked)
     assert isinstance(last, Finished)
     return last

@@ -40,14 +40,9 @@ def events_of(mode: str, heads=HEADS, question: str | None = "Who?", **asked):
     style = ReadingStyle(
         system="S", part_prompts=("?",), whole_prompt="Tell.", answer_prompt="Say it now: {question} Go."
     )
-    session = Session(
-        engine(ours(oracle())),
-        TinyTokenizer(),
-        style,
-        defaults={"mode": mode, "max_new_tokens": 24, "temperature": 0.8, "seed": 5},
-        heads=heads,
-    )
-    return list(session.ask(Ask(question, BOOK, "c", **asked)))
+    session = Session(engine(ours(oracle())), TinyTokenizer(), style, heads=heads)
+    params = {"mode": mode, "max_new_tokens": 24, "temperature": 0.8, "seed": 5}
+    return list(session.ask(Ask(question, BOOK, "c", params=params, **asked)))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -30,7 +30,6 @@ def opened(folder: Path, style: ReadingStyle) -> Session:
         style,
         allowance_bytes=1 << 30,
         notes=NoteStore(folder / "notes"),
-        defaults={"max_new_tokens": 8, "temperature": 0.8, "seed": 5},
         read_whole_s=1e6,
     )
 
@@ -40,7 +39,8 @@ def answer(
 ) -> list[Event]:
     """The events; stopped when `until` says so of those before."""
     events: list[Event] = []
-    ask = Ask(question, BOOK, "c", fit=fit)
+    params = {"max_new_tokens": 8, "temperature": 0.8, "seed": 5}
+    ask = Ask(question, BOOK, "c", fit=fit, params=params)
     for event in session.ask(ask, should_stop=lambda: until is not None and until(events)):
         events.append(event)
     return events

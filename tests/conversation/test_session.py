@@ -152,11 +152,11 @@ def test_text_of_the_deltas_is_the_answer():
 
 
 def test_sampling_that_was_left_open_is_the_models_own():
-    session, engine = make(defaults={"temperature": None, "top_p": 0.5, "seed": 1})
-    ask(session, book(), None, fit="whole", params={"repetition_penalty": 1.3})
+    session, engine = make()
+    ask(session, book(), None, fit="whole", params={"repetition_penalty": 1.3, "top_p": 0.5})
     ask(session, book(), None, fit="whole", params={"temperature": 0.9, "top_p": None})
     asked = [(params.temperature, params.top_p, params.repetition_penalty) for params in engine.params]
-    assert asked == [(STYLE.temperature, 0.5, 1.3), (0.9, 0.5, STYLE.repetition_penalty)]
+    assert asked == [(STYLE.temperature, 0.5, 1.3), (0.9, STYLE.top_p, STYLE.repetition_penalty)]
 
 
 def test_question_goes_to_the_part_that_matches_and_names_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from core.ask import Ask, Exchange
@@ -40,46 +42,44 @@ def fed(done: Finished) -> int:
 
 
 @pytest.fixture(params=MODES)
-def session(request: pytest.FixtureRequest) -> Session:
+def answer(request: pytest.FixtureRequest) -> Callable[..., Finished]:
+    """A function that asks one session: (question, *history, conversation) to the end of its answer."""
     made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
-    return Session(
-        made,
-        TinyTokenizer(),
-        ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"),
-        defaults={"mode": request.param, "max_new_tokens": 8, "temperature": 0.8},
-    )
+    session = Session(made, TinyTokenizer(), ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"))
+    params = {"mode": request.param, "max_new_tokens": 8, "temperature": 0.8}
 
+    def asked(question: str, *history: Exchange, conversation: str = "c") -> Finished:
+        *_, last = session.ask(Ask(question, BOOK, conversation, history=history, params=params))
+        assert isinstance(last, Finished)
+        return last
 
-def answer(session: Session, question: str, *history: Exchange, conversation: str = "c") -> Finished:
-    *_, last = session.ask(Ask(question, BOOK, conversation, history=history))
-    assert isinstance(last, Finished)
-    return last
+    return asked
 
 
 def said(question: str, done: Finished) -> Exchange:
     return Exchange(question, done.text, done.token_ids)
 
 
-def test_only_new_tokens_are_fed(session: Session):
+def test_only_new_tokens_are_fed(answer: Callable[..., Finished]):
     """Whatever the mode leaves in the caches: the book is read once, and so is what was said about it."""
-    first = answer(session, "Who?")
+    first = answer("Who?")
     assert fed(first) == first.stats.prompt_tokens > len(TEXT.strip())
     one = said("Who?", first)
 
-    second = answer(session, "And then?", one)
+    second = answer("And then?", one)
     assert fed(second) <= len("And then?") + FRAME_TOKENS
     two = said("And then?", second)
 
-    again = answer(session, "And then?", one)
+    again = answer("And then?", one)
     assert fed(again) == 1, "an answer made anew reads its question's last token only"
 
-    third = answer(session, "Why?", one, two)
+    third = answer("Why?", one, two)
     assert fed(third) <= len(second.token_ids) + FRAME_TOKENS + len("Why?") + FRAME_TOKENS
 
-    fork = answer(session, "Where?", one)
+    fork = answer("Where?", one)
     assert fed(fork) <= len("Where?") + FRAME_TOKENS
 
-    other = answer(session, "Who?", conversation="another")
+    other = answer("Who?", conversation="another")
     assert fed(other) <= len("Who?") + 1
 
 
@@ -98,9 +98,9 @@ def test_at_temperature_0_a_summary_is_told_alike_by_every_mode():
                 part_tokens=80,
                 temperature=0.0,
             ),
-            defaults={"mode": mode, "max_new_tokens": 24, "temperature": 0.0},
         )
-        events = list(session.ask(Ask(None, BOOK, "c", fresh=True)))
+        params = {"mode": mode, "max_new_tokens": 24, "temperature": 0.0}
+        events = list(session.ask(Ask(None, BOOK, "c", fresh=True, params=params)))
         told[mode] = [event.text for event in events if isinstance(event, Delta)]
         assert events[-1].stats.mode == mode and events[-1].stats.new_tokens > 24
         told[mode] = "".join(told[mode])
