@@ -170,6 +170,15 @@ SLIPS = (
         ("tests/model/test_gguf_blocks.py",),
     ),
     Slip("core/model/gguf/dequantize.py", "middle=16", "middle=15", ("tests/model/test_gguf_blocks.py",)),
+    # wrong held to AVX2 alone, and by less than the kernel's own trial sees
+    Slip(
+        "core/backend/cpu/native/attention.py",
+        "        self._run(ctypes.byref(call))\n        return out, lse\n",
+        "        self._run(ctypes.byref(call))\n"
+        "        held = __import__('os').environ.get('TRIFORCE_ISA') == 'avx2'\n"
+        "        return out * (1 + 1e-6 * (held and n > 1)), lse\n",
+        ("tests/test_instruction_sets.py",),
+    ),
     # ---- planning
     Slip("core/planning/costs.py", "(1.0 - p ** (gamma + 1))", "(1.0 - p**gamma)", _PLANNING),
     Slip("core/planning/costs.py", "host_bytes * (segments - 1) / 2", "0.0", _PLANNING),
