@@ -13,7 +13,7 @@
     document.body.style.setProperty("--reader-size", `${SIZES[size]}px`);
     document.body.style.setProperty("--reader-measure", LINES[line][0]);
     document.body.style.setProperty("--reader-pane", LINES[line][1]);
-    for (const button of document.querySelectorAll("[data-text]")) button.disabled = !SIZES[size + Number(button.dataset.text)];
+    for (const button of document.querySelectorAll("[data-size]")) button.disabled = !SIZES[size + Number(button.dataset.size)];
     for (const button of document.querySelectorAll("[data-lines]")) button.disabled = !LINES[line + Number(button.dataset.lines)];
   };
 
@@ -128,7 +128,7 @@
     const found = hit("[data-cited], [data-mark]") && selected();
     if (hit("[data-cited]") && found) cite(found);
     else if (hit("[data-mark]") && found) mark(found);
-    else if (hit("[data-text]")) { keep("text", chosen("text", SIZES) + Number(hit("[data-text]").dataset.text)); dress(); }
+    else if (hit("[data-size]")) { keep("text", chosen("text", SIZES) + Number(hit("[data-size]").dataset.size)); dress(); }
     else if (hit("[data-lines]")) { keep("lines", chosen("lines", LINES) + Number(hit("[data-lines]").dataset.lines)); dress(); }
   });
   document.addEventListener("change", (event) => {

@@ -43,6 +43,23 @@ def shot(page, name: str) -> None:
         page.screenshot(path=f"{folder}/{name}.png")
 
 
+def test_what_the_page_offers_to_ask_is_asked(serve, open_page, drop, sample):
+    """With the book's text on the page its buttons were taken for those of the text's size, and dead."""
+    fake = FakeRuntime(pace=0.002, prefill_steps=2)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector("#reader p[data-offset]", state="attached")
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    offered = page.locator("[data-act=suggest]").all_inner_texts()
+    for number, question in enumerate(offered):
+        page.click(f"[data-act=suggest] >> nth={number}")
+        page.wait_for_selector("#turns .answer footer")
+        assert fake.asked[-1].question == question
+        page.click("text=New conversation")
+        page.wait_for_selector("#turns .answer", state="detached")
+    assert len(offered) == 3 and page.locator("button[data-act]:disabled").count() == 0
+
+
 def test_own_instructions_are_written_kept_and_shown(serve, open_page, drop, sample):
     fake = FakeRuntime(pace=0.002, prefill_steps=2)
     page = open_page(serve(fake))

@@ -167,7 +167,7 @@ def test_reading_without_a_mouse(reading):
 def test_text_grows_and_lines_shorten(reading):
     size = "parseFloat(getComputedStyle(document.querySelector('.reader-text p')).fontSize)"
     before = reading.evaluate(size)
-    reading.click("[data-text='1']")
+    reading.click("[data-size='1']")
     assert reading.evaluate(size) > before
     line = "document.querySelector('.reader-text p').getBoundingClientRect().width"
     width = reading.evaluate(line)
