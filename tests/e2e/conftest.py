@@ -6,10 +6,12 @@ import base64
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.e2e.real import launched
 
 # Gradio's words when a page is left while its channel is open
 LEAVING = ("signal is aborted", "BodyStreamBuffer was aborted", "Connection errored out")
@@ -85,6 +87,12 @@ def serve(home, monkeypatch) -> Callable:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def launch(home_with_model) -> Iterator[Callable]:
+    """A function that starts the app as its own process: see tests.e2e.real."""
+    yield from launched()
 
 
 @pytest.fixture

@@ -117,3 +117,38 @@ def test_an_answer_without_drafts_says_so_at_its_end(serve, open_page, drop, sam
     assert page.locator(".plot .line-acceptance").count() == 0, "nothing was accepted, and nothing refused"
     assert problems(page) == []
     shot(page, "panel-undrafted")
+
+
+def test_the_panel_over_a_long_talk(serve, open_page, drop, sample):
+    """A dozen questions and more: the figures stay, the meter tells the window's end before it comes, and the
+    choice lets the talk go on.
+    """
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=1)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.wait_for_selector("#meter .key-said")
+    rooms = []
+    for number in range(40):
+        before = page.inner_text("#meter .key-said")
+        page.fill("#question textarea", f"What does keeper {number} hide?")
+        page.press("#question textarea", "Enter")
+        page.locator(f"#turns .answer footer >> nth={number}").or_(page.locator(".crowded")).first.wait_for()
+        if page.locator(".crowded").count():
+            break
+        has_figures(page)
+        page.wait_for_function(
+            "said => document.querySelector('#meter .key-said').innerText !== said", arg=before
+        )
+        rooms.append(page.get_attribute("#meter .room", "class").split("-")[-1])
+    assert number > 11 and list(dict.fromkeys(rooms)) == ["good", "warn", "bad"], rooms
+    shot(page, "long-talk")
+    page.click(".crowded [data-act=drop-oldest]")
+    page.wait_for_selector(f"#turns .answer footer >> nth={number}")
+    has_figures(page)
+    page.wait_for_selector("#meter .room-warn")
+
+
+def has_figures(page) -> None:
+    """Acceptance of both levels and the time between tokens stand in the panel."""
+    for figure in ("#stat-acceptance-draft", "#stat-acceptance-retrieval", "#stat-tbt-p50"):
+        assert any(letter.isdigit() for letter in page.inner_text(figure)), figure

@@ -16,22 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from core.paths import ROOT
 from tests.app.fake_runtime import wait_until
+from tests.e2e.real import GIVEN, RESTING, START, answered, ask, visited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-FAILED = "#turns .failed, .engine-failed, .notice-error"
-REPO = Path(__file__).resolve().parents[2]
-SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
-START = (
-    "import json, sys; from app.server.main import run; from core.config import load_settings\n"
-    "sys.exit(run(load_settings(None, json.loads(sys.argv[1])), False))"
-)
-# the engine's process rests once while it reads, until it is stopped
-RESTING = (
-    "import sys; from app.engine.client import Runtime\n"
-    "Runtime.__init__.__kwdefaults__['worker'] = (sys.executable, 'tests/resting_worker.py')\n"
-) + START
-GIVEN = {"port": 0, "threads": 2, "max_new_tokens": 48, "fit": "whole"}
 STORY = """Chapter 1
 
 Mara kept the ferry on the river Lind. Every morning she wrote the height of the water on the door of the
@@ -47,55 +36,9 @@ the last warm loaf.
 
 
 @pytest.fixture
-def launch(home_with_model):
-    """A function that starts the app on the test's data folder: its process, with its address. Killed at the
-    end if the test has not ended it.
-    """
-    started = []
-
-    def start(code=START, **given):
-        command = [sys.executable, "-c", code, json.dumps({**GIVEN, **given})]
-        process = subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        line = process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, f"the app did not start: {line!r}"
-        process.url = found.group()
-        return process
-
-    yield start
-    for process in started:
-        running = process.poll() is None
-        for left in [*psutil.Process(process.pid).children(recursive=True), process] if running else []:
-            left.kill()
-        process.wait()
-
-
-@pytest.fixture
 def app(launch):
     """The running app."""
     return launch()
-
-
-def ask(page, question: str, *, answer: int) -> None:
-    """Asks, and waits for the answer of that number."""
-    page.fill("#question textarea", question)
-    page.press("#question textarea", "Enter")
-    answered(page, answer)
-
-
-def answered(page, answer: int = 0) -> None:
-    """Waits for the end of the answer of that number; fails at once where the page says that it failed."""
-    failed = page.locator(FAILED)
-    page.locator(f"#turns .answer footer >> nth={answer}").or_(failed).first.wait_for()
-    assert not failed.count(), failed.all_inner_texts()
-
-
-def visited(open_page, url: str):
-    """A page of the app, which may be slow."""
-    page = open_page(url)
-    page.set_default_timeout(120_000)
-    return page
 
 
 def opened(open_page, drop, url: str, story: Path, text: str):
@@ -179,29 +122,6 @@ def test_summaries_of_three_lengths_link_every_sentence(app, open_page, drop, tm
             page.wait_for_selector("#turns .answer", state="detached")
 
 
-def test_acceptance_moves_while_a_summary_is_told(launch, open_page, drop):
-    """The main job on the model that comes with the program: the book's own sentences at once, then told in
-    their place by TriForce, with the figures of every level.
-    """
-    page = visited(open_page, launch(fit="auto", max_new_tokens=512).url)
-    drop(page, SAMPLE)
-    page.wait_for_selector(".card-facts:has-text('tokens')")
-    page.click("#summarize")
-    page.wait_for_selector("#live-text p:has-text('“')")
-    assert page.query_selector("#turns .answer footer") is None
-    page.wait_for_selector("#live-text ins")
-    page.wait_for_selector("#prefill-box:has-text('Telling part')")
-    seen = []
-    while len(set(seen)) < 4 and page.query_selector("#turns .answer footer") is None:
-        seen.append(" ".join(page.locator(".level small").all_inner_texts()))
-        page.wait_for_timeout(100)
-    assert len({one for one in seen if re.search(r"\d", one)}) >= 3, seen
-    page.click("#prefill-box [data-act=stop]")
-    answered(page)
-    assert len(page.inner_text("#turns .answer .text").split()) > 200, "what was told stays, the rest stands"
-    assert "Stopped" in page.inner_text("#turns .answer footer")
-
-
 def test_a_book_that_was_read_is_not_read_again_after_a_restart(launch, open_page, drop, tmp_path):
     """It opens in seconds, its card says: a question about it feeds nothing of its text, and says so."""
     first = launch()
@@ -263,7 +183,7 @@ def test_a_second_start_shows_the_first_app(app):
     asked = time.monotonic()
     second = subprocess.run(
         [sys.executable, "-c", START, json.dumps(GIVEN)],
-        cwd=REPO,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
