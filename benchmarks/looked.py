@@ -28,16 +28,16 @@ from benchmarks.embedded import plan_for  # noqa: E402 (after the thread setting
 from benchmarks.store import Table, save  # noqa: E402
 from core.ask import Params  # noqa: E402
 from core.assembly.engines import build_engine  # noqa: E402
-from core.cache.looking import Head, Looking  # noqa: E402
+from core.cache.query_recorder import Head, Looking  # noqa: E402
 from core.conversation.answering import answer  # noqa: E402
 from core.conversation.asking import asked_of_text  # noqa: E402
-from core.conversation.looking import Looker, Stretches, stretches  # noqa: E402
+from core.conversation.attention_tracker import Looker, Stretches, stretches  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.decoding.context import Context  # noqa: E402
 from core.documents.document import Document, Section  # noqa: E402
 from core.engine import Engine  # noqa: E402
 from core.events import Delta, Looked  # noqa: E402
-from core.evidence.looked import combined  # noqa: E402
+from core.evidence.attention_evidence import combined  # noqa: E402
 from core.evidence.passages import Passage, passages  # noqa: E402
 from core.model.store import catalogue  # noqa: E402
 from core.model.store.embedded import ensure_embedded  # noqa: E402

@@ -26,9 +26,9 @@ from benchmarks.reading import cases, scores  # noqa: E402 (after the thread set
 from benchmarks.reading.run import Program  # noqa: E402
 from benchmarks.store import Table, save  # noqa: E402
 from core.ask import Ask  # noqa: E402
-from core.conversation.passages import MOST_PASSAGES  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.conversation.reranking import Heard, doubted, reranked  # noqa: E402
+from core.conversation.retrieval_answering import MOST_PASSAGES  # noqa: E402
 from core.evidence.passages import passages  # noqa: E402
 
 DOUBTS = (-1.0, -1.5, -2.0, -2.5, -3.0, -4.0, -5.0, -6.0)

@@ -36,7 +36,7 @@ from core.cache.offloaded import OffloadedKVCache  # noqa: E402
 from core.hardware.cpu import cores  # noqa: E402
 from core.hardware.probe import MIB, probe  # noqa: E402
 from core.model.store.catalogue import EMBEDDED  # noqa: E402
-from core.planning.link import slow_note  # noqa: E402
+from core.planning.slow_link import slow_note  # noqa: E402
 from core.text.words import GB  # noqa: E402
 
 MEMORY_BYTES = 1 << 30
@@ -292,7 +292,7 @@ def _overlap_row(found: dict[str, Any]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Passes:
-    """See core.planning.link.Rounds."""
+    """See core.planning.slow_link.Rounds."""
 
     rounds: int
     decode_s: float

@@ -24,7 +24,7 @@ bound_spinning()
 
 from benchmarks.store import Table, save  # noqa: E402 (after the thread setting, which is read when torch loads)
 from core.config import load_settings  # noqa: E402
-from core.tuning.here import report_text, to_json, tune  # noqa: E402
+from core.tuning.run_tuning import report_text, to_json, tune  # noqa: E402
 
 
 def main() -> int:

@@ -72,8 +72,8 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
 
     import psutil
 
-    from core.cache.looking import Head
-    from core.conversation.notes import NoteStore
+    from core.cache.query_recorder import Head
+    from core.conversation.part_summaries import NoteStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
     from core.model.store.model_folder import mapped_files
@@ -128,8 +128,8 @@ def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
     """The model and its plan, and how to plan again with fewer layers on the device."""
     from core.hardware.probe import probe
     from core.model.store.fetch import is_downloaded
-    from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
+    from core.planning.stored_facts import known_in
 
     _look_first(settings)
     machine, known = probe(paths.data_dir()), known_in(paths.data_dir())

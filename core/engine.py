@@ -22,8 +22,8 @@ from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.errors import UserError
 from core.events import Prefill, Preparing, Stats
 from core.model.llama import LlamaModel
-from core.planning.link import slow_note
 from core.planning.plan import Plan
+from core.planning.slow_link import slow_note
 from core.stats import StatsRecorder
 from core.text.words import translated as _
 

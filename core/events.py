@@ -160,7 +160,7 @@ class Looked:
     sentence of that number, from 0.
 
     `places`: passages (core.evidence) by where they begin in the book's text, each with its score
-    (core.evidence.looked), the strongest first. What it did not read is not among them.
+    (core.evidence.attention_evidence), the strongest first. What it did not read is not among them.
     """
 
     sentence: int | None

@@ -9,13 +9,13 @@ import pytest
 
 from app.desk.values import Passage
 from app.web.reader import found_html, reader_html
-from core.conversation.notes import says_little, settled
+from core.conversation.part_summaries import says_little, settled
 from core.documents import read_document
 from core.documents.finding import Finder
 from core.documents.quotes import find_quotes
 from core.documents.word_count import count_words
 from core.evidence.passages import sentences
-from core.text.foreign import foreign, script
+from core.text.language_detection import foreign, script
 from core.text.ranking import PartIndex, terms
 from tests.scripts import BOOKS, Small, as_text
 

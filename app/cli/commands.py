@@ -72,7 +72,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.hardware.probe import probe
     from core.model.store.fetch import is_downloaded
     from core.planning.doctor import doctor_report, format_doctor
-    from core.planning.known import known_in
+    from core.planning.stored_facts import known_in
 
     machine = probe(paths.data_dir(), again=given.measure)
     report = doctor_report(machine, settings, is_downloaded=is_downloaded, known=known_in(paths.data_dir()))
@@ -108,8 +108,8 @@ def plan(given: argparse.Namespace, settings: Settings) -> int:
     """The plan for this machine, or for one with other parts."""
     from core.model.store.catalogue import find
     from core.model.store.fetch import is_downloaded
-    from core.planning.known import known_in
     from core.planning.offers import choose, plan_for
+    from core.planning.stored_facts import known_in
     from core.planning.wording import format_plan
 
     machine = imagined(given)
@@ -166,8 +166,8 @@ def tune(given: argparse.Namespace, settings: Settings) -> int:
     from core.backend.cpu.threads import bound_spinning
 
     bound_spinning()
-    from core.tuning.here import report_text, to_json
-    from core.tuning.here import tune as tune_here
+    from core.tuning.run_tuning import report_text, to_json
+    from core.tuning.run_tuning import tune as tune_here
 
     try:
         done = tune_here(

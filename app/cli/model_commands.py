@@ -93,8 +93,8 @@ def _move(given: argparse.Namespace) -> None:
 def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.model.store.catalogue import not_yet
     from core.model.store.fetch import is_downloaded
-    from core.planning.known import known_in
     from core.planning.offers import offers
+    from core.planning.stored_facts import known_in
 
     machine = imagined(given)
     known = known_in(paths.data_dir())

@@ -17,7 +17,7 @@ from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading

@@ -32,9 +32,9 @@ from core.model.store.disk_usage import kept_bytes, remove
 from core.model.store.fetch import is_downloaded
 from core.model.store.untrusted import entry_safely
 from core.paths import ROOT, write_whole
-from core.planning.known import NOTHING, Known, known_in
 from core.planning.offers import Offer, offer_for, offers, would_fit_with
 from core.planning.recommended import times
+from core.planning.stored_facts import NOTHING, Known, known_in
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)

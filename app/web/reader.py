@@ -12,7 +12,7 @@ from app.desk.reader import OpenBook, where
 from app.desk.values import Passage
 from app.render.templating import render
 from core.documents.document import Document, Section
-from core.text.foreign import script
+from core.text.language_detection import script
 
 # what is shown at once; a page must stay light for a book without chapters
 WINDOW_CHARS = 24_000

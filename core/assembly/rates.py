@@ -30,7 +30,7 @@ _FEW = (1, 8)  # rows of passes
 _LONG = (256, 2048, 2048)  # rows, inputs and outputs of a product as in prefill
 _TIMES = 3  # the least counts: other programs only add
 _GFLOP = 1e9
-_BUSY = 0.25  # of the processors; see core.tuning.here
+_BUSY = 0.25  # of the processors; see core.tuning.run_tuning
 
 
 def keep_rates(backend: Backend, plan: Plan, measured: Measurements) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
 from core.ask import Params
-from core.conversation.looking import Looker
+from core.conversation.attention_tracker import Looker
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.events import Delta, Looked, Piece, Prefill, Preparing, Stats

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.ask import Ask, Params
+from core.conversation.answer_language import in_its_language
 from core.conversation.books import Recent
 from core.conversation.reading import Part, ReadingStyle
-from core.conversation.tongue import in_its_language
 from core.text.prompt import Turn
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _

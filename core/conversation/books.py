@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-from core.conversation.looking import Stretches, stretches
+from core.conversation.attention_tracker import Stretches, stretches
 from core.conversation.reading import Part, ReadingPlan, ReadingStyle, book_chapters, plan_reading
 from core.documents.document import Document, Section
 from core.evidence.passages import Passage, passages

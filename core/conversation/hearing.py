@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.conversation.grounding import Stretch, repeats
 from core.conversation.naming import in_first_person, named, points_back
-from core.conversation.notes import Line
+from core.conversation.part_summaries import Line
 from core.conversation.standing import Slot, Summary, cut, joined
-from core.conversation.supporting import Stretch, repeats
 from core.events import Piece
 from core.evidence.passages import sentences
 

@@ -1,7 +1,7 @@
 """Questions about a book as a whole, which no passage answers: how it ends, what it is about, who is in it.
 
 The end is the summary of its last pages, what it is about the summary of it all, both made as any summary is
-(core.conversation.telling). Its people are counted by name (core.evidence.people), without the model.
+(core.conversation.summarization). Its people are counted by name (core.evidence.people), without the model.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from core.conversation.answering import Answer
 from core.conversation.asking import Run
-from core.conversation.passages import FromPassages, quotation
 from core.conversation.reading import Part, ReadingPlan, book_chapters, place_name
+from core.conversation.retrieval_answering import FromPassages, quotation
 from core.conversation.services import Responder, Services
-from core.conversation.telling import Summaries
+from core.conversation.summarization import Summaries
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.evidence.people import Person, introduction, people
-from core.text.foreign import foreign
+from core.text.language_detection import foreign
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 

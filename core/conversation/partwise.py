@@ -13,12 +13,12 @@ from core.ask import Params
 from core.conversation.answering import Answer
 from core.conversation.asking import Run, not_followed, part_key
 from core.conversation.books import passage
+from core.conversation.grounding import Stretch, repeats
 from core.conversation.hearing import Hearing
 from core.conversation.reading import ReadingPlan
-from core.conversation.sections import Section, composed, quoted
 from core.conversation.services import Responder
 from core.conversation.standing import Slot, Summary
-from core.conversation.supporting import Stretch, repeats
+from core.conversation.summary_layout import Section, composed, quoted
 from core.events import Delta, Event, Finished, Reading, Stats
 from core.stats import combined
 from core.text.words import translated as _

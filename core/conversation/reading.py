@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from core.config import FITS
-from core.conversation.cutting import Counter, Unit, units
-from core.conversation.labels import Name, chapter_names, place
+from core.conversation.chapter_names import Name, chapter_names, place
+from core.conversation.chunking import Counter, Unit, units
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.text.words import translated as _

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from core.conversation.asking import Conversations
 from core.conversation.books import Books
-from core.conversation.expectation import Expectation
 from core.conversation.reading import ReadingStyle
 from core.conversation.summary import Summarizer
+from core.conversation.time_estimates import Expectation
 from core.conversation.turns import Turns
 from core.text.tokenizer import Tokenizer
 

@@ -1,9 +1,10 @@
 """Conversations about books: what is read for a question, in which cache, and what the reader gets to see of
 it.
 
-A book that fits is read whole (here), a longer one in parts (core.conversation.parts): each part is
-summarised, the book from the parts, and a question goes to the part that matches it best. Where the model
-reads passages best, or reading would take too long, they answer a question (core.conversation.passages).
+A book that fits is read whole (here), a longer one in parts (core.conversation.chunked_answering): each part
+is summarised, the book from the parts, and a question goes to the part that matches it best. Where the model
+reads passages best, or reading would take too long, they answer a question
+(core.conversation.retrieval_answering).
 
 A limit ("up to chapter 4") is a book that ends there: nothing below `ask` ever sees the rest.
 """
@@ -17,7 +18,8 @@ from typing import Any
 
 from core.ask import Ask
 from core.backend.shared.heap import trim_heap
-from core.cache.looking import Head
+from core.cache.query_recorder import Head
+from core.conversation.answer_language import english_only, in_language_of, no_english
 from core.conversation.asking import (
     Conversations,
     Run,
@@ -28,17 +30,16 @@ from core.conversation.asking import (
     quoting,
 )
 from core.conversation.books import Books
+from core.conversation.chunked_answering import InParts
 from core.conversation.contexts import ContextShelf
-from core.conversation.expectation import Expectation
-from core.conversation.notes import NoteStore
 from core.conversation.overview import Overview
-from core.conversation.parts import InParts
-from core.conversation.passages import FromPassages
+from core.conversation.part_summaries import NoteStore
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
+from core.conversation.retrieval_answering import FromPassages
 from core.conversation.services import Services
+from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
-from core.conversation.telling import Summaries
-from core.conversation.tongue import english_only, in_language_of, no_english
+from core.conversation.time_estimates import Expectation
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.engine import Engine

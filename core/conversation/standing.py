@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from core.conversation.grounding import repeats
 from core.conversation.naming import points_back
-from core.conversation.notes import Line
+from core.conversation.part_summaries import Line
 from core.conversation.reading import Part
-from core.conversation.sections import Section, composed
-from core.conversation.supporting import repeats
+from core.conversation.summary_layout import Section, composed
 from core.documents.word_count import count_words
 from core.events import Piece, Stand, Standing
 

@@ -4,7 +4,7 @@ kept.
 A small model strays from its text now and then, so what it writes about a part is held against that part:
 where the summary says little or invents names, the part is asked for once more, in other words, and the best
 of the summaries is taken. The text's keys and values are in the cache by then, so a further try costs its own
-tokens only. What the text does not bear out even then is not said (core.conversation.supporting).
+tokens only. What the text does not bear out even then is not said (core.conversation.grounding).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.ask import Params
+from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
-from core.conversation.notes import Line, NoteStore, says_little, settled
+from core.conversation.grounding import Stretch
+from core.conversation.part_summaries import Line, NoteStore, says_little, settled
 from core.conversation.reading import ReadingStyle
-from core.conversation.supporting import Stretch
-from core.conversation.tongue import in_language_of
 from core.documents.word_count import count_words
 from core.events import Delta, Event, Piece, Reading, Stats
 from core.stats import combined

@@ -12,13 +12,13 @@ from itertools import accumulate
 from typing import Any
 
 from core.ask import Params
-from core.cache.looking import Head, Looking
+from core.cache.query_recorder import Head, Looking
 from core.conversation.answering import Answer, answer
 from core.conversation.asking import Conversations, Run
+from core.conversation.attention_tracker import Looker, Stretches
 from core.conversation.contexts import ContextShelf
-from core.conversation.expectation import Expectation
-from core.conversation.looking import Looker, Stretches
 from core.conversation.reading import ReadingPlan, ReadingStyle
+from core.conversation.time_estimates import Expectation
 from core.conversation.verification import verify_answer
 from core.decoding.context import Context
 from core.engine import Done, Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.cache.base import TargetKVCache
-from core.cache.looking import Looking
+from core.cache.query_recorder import Looking
 from core.decoding.ngrams import NgramIndex
 
 _PIECE = 1024  # ids compared at once: one by one takes 20 ms in a text of 128K tokens

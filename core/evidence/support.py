@@ -23,7 +23,7 @@ from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
 from core.documents.word_count import count_words
 from core.events import Looked
-from core.evidence.looked import LOOKED, Places, combined
+from core.evidence.attention_evidence import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences
 from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_

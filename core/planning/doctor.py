@@ -14,8 +14,8 @@ from core.errors import UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import look_up
 from core.model.store.catalogue import CatalogueEntry
-from core.planning.known import NOTHING, Known
 from core.planning.offers import choose
+from core.planning.stored_facts import NOTHING, Known
 from core.planning.wording import snapshot_line
 from core.text.words import GB, size
 from core.text.words import translated as _

@@ -15,9 +15,9 @@ from core.hardware.facts import GIB, Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning import costs
 from core.planning.budget import host_lines, vram_bytes, vram_lines
-from core.planning.known import NOTHING, Known
 from core.planning.layout import Layout, lay_out
 from core.planning.plan import BudgetLine
+from core.planning.stored_facts import NOTHING, Known
 from core.text.words import translated as _
 
 CONTEXT_STEP = 256  # an automatic context is a multiple of this

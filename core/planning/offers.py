@@ -14,10 +14,10 @@ from core.hardware.gpus import imagine, with_vram
 from core.model.gguf.size_estimates import ROUNDED
 from core.model.store.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load
 from core.planning.budget import MODEL_FILES
-from core.planning.known import NOTHING, Known
 from core.planning.plan import USEFUL_CONTEXT, Plan
 from core.planning.planner import plan as planned
 from core.planning.recommended import best, is_swift
+from core.planning.stored_facts import NOTHING, Known
 from core.text.words import size
 from core.text.words import translated as _
 

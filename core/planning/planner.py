@@ -22,12 +22,12 @@ from core.planning import costs
 from core.planning.budget import disk_lines, host_lines, vram_lines
 from core.planning.fitting import Case, Shortfall, Site, fitted, site_of
 from core.planning.formats import with_formats
-from core.planning.known import NOTHING, Known
 from core.planning.layout import Layout
 from core.planning.notes import beside_card, notes_for, tuning_notes
 from core.planning.plan import BudgetLine, Plan
+from core.planning.plan_errors import refusal
 from core.planning.recommended import first_answer
-from core.planning.refusal import refusal
+from core.planning.stored_facts import NOTHING, Known
 from core.planning.tuned import Tuned, machine_of, newest
 from core.text.words import translated as _
 

@@ -27,7 +27,7 @@ class Tuned:
     model: str
     folder: str  # of the model, and the fingerprint of what was in it
     fingerprint: str
-    version: str  # see core.planning.known
+    version: str  # see core.planning.stored_facts
     date: str
     device: str
     dtype: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from core.ask import Params
-from core.cache.looking import Head, Looking
+from core.cache.query_recorder import Head, Looking
 from core.conversation.asking import asked_of_text
 from core.conversation.reading import ReadingStyle
 from core.decoding.context import Context

@@ -14,7 +14,7 @@ from app.web.page import Page
 from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from tests.app.desks import put
 from tests.app.fake_runtime import wait_until
 

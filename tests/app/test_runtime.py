@@ -19,7 +19,7 @@ from core import paths
 from core.ask import Ask, Exchange
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading

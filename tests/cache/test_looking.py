@@ -7,7 +7,7 @@ import torch
 
 from core.ask import Params
 from core.cache.full import FullKVCache
-from core.cache.looking import Head, Looking
+from core.cache.query_recorder import Head, Looking
 from core.config import MODES
 from core.model.llama import LlamaModel
 from tests.cache.late import LateBackend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.counting import answers, refuses
+from core.conversation.answer_validation import answers, refuses
 
 PASSAGE = "The inn was The Spouter, kept by Peter Coffin. Al, a boy of twelve, swept it. Hope was small."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from tests.fakes import CharTokenizer
 from tests.talks import ask, book, finished, make, reply_by_prompt, turns
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.ask import Exchange
 from core.config import FITS, LENGTHS
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
 from tests.fakes import CharTokenizer

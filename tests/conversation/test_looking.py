@@ -7,15 +7,15 @@ from __future__ import annotations
 import pytest
 
 from core.ask import Ask
-from core.cache.looking import Head
+from core.cache.query_recorder import Head
 from core.config import MODES
-from core.conversation.looking import Looker, Stretches, stretches
+from core.conversation.attention_tracker import Looker, Stretches, stretches
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Looked
 from core.evidence import passages as cutting
-from core.evidence.looked import strongest
+from core.evidence.attention_evidence import strongest
 from core.evidence.passages import passages, sentences
 from tests.cache.test_looking import dense
 from tests.conversation.test_wiring import TinyTokenizer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation import notes
-from core.conversation.notes import Line, Note, NoteStore, grouped, joined, settled
+from core.conversation import part_summaries
+from core.conversation.part_summaries import Line, Note, NoteStore, grouped, joined, settled
 
 
 def note(number: int, text: str, label: str = "") -> Note:
@@ -71,7 +71,7 @@ def test_joined_names_every_part():
 
 def test_what_stands_on_the_disk_does_not_pile_up_in_memory(tmp_path, monkeypatch):
     """Every part of every book that was ever summarised stayed in the engine's process."""
-    monkeypatch.setattr(notes, "_IN_MEMORY", 3)
+    monkeypatch.setattr(part_summaries, "_IN_MEMORY", 3)
     kept, alone = NoteStore(tmp_path), NoteStore()
     for number in range(8):
         for store in (kept, alone):

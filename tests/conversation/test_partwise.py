@@ -9,7 +9,7 @@ import re
 
 from core.ask import Ask
 from core.conversation.naming import in_first_person, named, points_back
-from core.conversation.notes import Line, NoteStore
+from core.conversation.part_summaries import Line, NoteStore
 from core.conversation.reading import Part
 from core.conversation.standing import Slot
 from core.documents.document import Document, Section

@@ -8,8 +8,8 @@ import pytest
 
 from core.ask import Ask, Exchange
 from core.config import MODES
-from core.conversation.following import leant_on, looked_up, restated
-from core.conversation.notes import NoteStore
+from core.conversation.followups import leant_on, looked_up, restated
+from core.conversation.part_summaries import NoteStore
 from core.documents.quotes import find_quotes
 from core.errors import UserError
 from core.events import Delta, Prefill, Reading

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.ask import Ask
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section

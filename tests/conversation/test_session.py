@@ -9,8 +9,8 @@ import dataclasses
 import pytest
 
 from core.ask import Ask, Exchange
-from core.conversation.expectation import Expectation
 from core.conversation.session import Session
+from core.conversation.time_estimates import Expectation
 from core.conversation.verification import Agreement
 from core.engine import Done
 from core.errors import UserError

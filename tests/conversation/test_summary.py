@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from core.ask import Ask
-from core.conversation.notes import NoteStore
+from core.conversation.part_summaries import NoteStore
 from core.events import Delta, Reading
 from tests.fakes import CharTokenizer
 from tests.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt

@@ -10,10 +10,10 @@ import re
 import pytest
 
 from core.ask import Ask
-from core.conversation.notes import Line, NoteStore
+from core.conversation.grounding import Stretch, fewer, whole_sentences
+from core.conversation.part_summaries import Line, NoteStore
 from core.conversation.reading import by_chapter
-from core.conversation.sections import Section, composed
-from core.conversation.supporting import Stretch, fewer, whole_sentences
+from core.conversation.summary_layout import Section, composed
 from core.documents.document import Document
 from core.documents.document import Section as Chapter
 from core.events import Delta, Finished, Reading

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from core.ask import Params
-from core.cache.looking import Head, Looking
+from core.cache.query_recorder import Head, Looking
 from core.config import MODES
 from core.engine import Done, Engine
 from core.events import Prefill

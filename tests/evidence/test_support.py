@@ -9,7 +9,7 @@ import pytest
 
 from core.documents.document import Document, Section
 from core.events import Looked
-from core.evidence.looked import strongest
+from core.evidence.attention_evidence import strongest
 from core.evidence.support import Evidence
 
 PARAGRAPHS = (

@@ -6,9 +6,9 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.model.store.catalogue import draft_for, find, load
-from core.planning.known import NOTHING, Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
+from core.planning.stored_facts import NOTHING, Known
 
 SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target" and not entry.file)
 

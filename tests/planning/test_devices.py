@@ -13,10 +13,10 @@ from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware, known_gpus
 from core.model.store.catalogue import CatalogueEntry, find, load
-from core.planning.known import NOTHING
 from core.planning.offers import Offer, offer_for, offers, plan_for
 from core.planning.plan import Plan
 from core.planning.recommended import best, first_answer, is_free
+from core.planning.stored_facts import NOTHING
 
 RAMS = (8, 16, 32)
 FREE = [entry for entry in load().values() if entry.file and is_free(entry)]

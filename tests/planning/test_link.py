@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from core.events import Acceptance
-from core.planning.link import slow_note
 from core.planning.plan import Plan
+from core.planning.slow_link import slow_note
 from core.stats import StatsRecorder
 from tests.tiny import PLAN
 

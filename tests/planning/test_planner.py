@@ -16,9 +16,9 @@ from core.model.gguf.size_estimates import rounded
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find, load
 from core.planning import budget
-from core.planning.known import Known
 from core.planning.plan import Plan
 from core.planning.planner import plan
+from core.planning.stored_facts import Known
 from core.text.words import GB
 from tests.planning.imagined import planned
 from tests.tiers import first

@@ -12,7 +12,7 @@ from core.assembly import rates
 from core.assembly.models import cpu_backend
 from core.backend.shared.compiled import ATTENTION
 from core.config import Settings
-from core.conversation.expectation import Expectation
+from core.conversation.time_estimates import Expectation
 from core.hardware import probe
 from core.hardware.facts import CpuRates, Hardware
 from core.hardware.gpus import imagined_hardware

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from core.config import Settings
-from core.conversation.expectation import Expectation
 from core.conversation.reading import HEARD_PASSAGES, ReadingStyle
+from core.conversation.time_estimates import Expectation
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import recommended
 from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS, PASSAGES
-from core.planning.known import NOTHING
 from core.planning.offers import Offer, offer_for, offers, plan_for, would_fit_with
 from core.planning.recommended import FIRST_ANSWER_S, FLUENT_TBT_MS, best, first_answer, reads_whole, times
+from core.planning.stored_facts import NOTHING
 
 PCS = [
     (None, 8),

@@ -12,7 +12,7 @@ from core.config import Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
-from core.planning import known
+from core.planning import stored_facts
 from core.planning.doctor import doctor_report
 from core.planning.plan import Plan
 from core.planning.planner import plan
@@ -25,7 +25,7 @@ RECORD = Tuned(
     model=EMBEDDED,
     folder="",
     fingerprint="",
-    version=known.version(),
+    version=stored_facts.version(),
     date="2026-11-21",
     device="cpu",
     dtype="bfloat16",
@@ -49,7 +49,9 @@ RECORD = Tuned(
 
 
 def planned(machine: Hardware = MACHINE, record: Tuned = RECORD, **settings) -> Plan:
-    return plan(machine, Settings(**settings), target=find(EMBEDDED).shape, known=known.Known((record,)))
+    return plan(
+        machine, Settings(**settings), target=find(EMBEDDED).shape, known=stored_facts.Known((record,))
+    )
 
 
 def speculation(made: Plan) -> tuple[int, int, int, int]:
@@ -130,7 +132,7 @@ def test_another_context_is_another_matter():
 
 def test_doctor_and_plan_say_where_values_come_from():
     """Both show the notes; with nothing measured they name the command that would."""
-    report = doctor_report(MACHINE, Settings(), known=known.Known((RECORD,)))
+    report = doctor_report(MACHINE, Settings(), known=stored_facts.Known((RECORD,)))
     assert any(
         "measured on this machine on 2026-11-21" in note for note in report["would_run"]["plan"]["notes"]
     )
@@ -154,28 +156,31 @@ def record(tmp_path: Path) -> Tuned:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    return replace(RECORD, folder=str(folder), fingerprint=known.fingerprint(folder))
+    return replace(RECORD, folder=str(folder), fingerprint=stored_facts.fingerprint(folder))
 
 
 def test_what_is_kept_is_read_again(tmp_path: Path, record: Tuned):
     """Exactly, and one per machine, model, device and size of context."""
-    known.keep(tmp_path, record)
-    known.keep(tmp_path, replace(record, context_tokens=16_384))
-    known.keep(tmp_path, replace(record, gamma=7, context_tokens=8000))
-    assert [(one.context_tokens, one.gamma) for one in known.read_tuned(tmp_path)] == [(16_384, 5), (8000, 7)]
-    assert known.forget(tmp_path, record) and not known.forget(tmp_path, record)
-    assert known.read_tuned(tmp_path) == (replace(record, context_tokens=16_384),)
+    stored_facts.keep(tmp_path, record)
+    stored_facts.keep(tmp_path, replace(record, context_tokens=16_384))
+    stored_facts.keep(tmp_path, replace(record, gamma=7, context_tokens=8000))
+    assert [(one.context_tokens, one.gamma) for one in stored_facts.read_tuned(tmp_path)] == [
+        (16_384, 5),
+        (8000, 7),
+    ]
+    assert stored_facts.forget(tmp_path, record) and not stored_facts.forget(tmp_path, record)
+    assert stored_facts.read_tuned(tmp_path) == (replace(record, context_tokens=16_384),)
 
 
 def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
     """Another version, a changed model, a model that is gone."""
-    known.keep(tmp_path, replace(record, version="format 0, torch 1"))
-    assert "format 0" in known.read_tuned(tmp_path)[0].stale
-    known.keep(tmp_path, record)
+    stored_facts.keep(tmp_path, replace(record, version="format 0, torch 1"))
+    assert "format 0" in stored_facts.read_tuned(tmp_path)[0].stale
+    stored_facts.keep(tmp_path, record)
     (tmp_path / "model" / "config.json").write_text('{"a": 1}')
-    assert "files have changed" in known.read_tuned(tmp_path)[0].stale
+    assert "files have changed" in stored_facts.read_tuned(tmp_path)[0].stale
     (tmp_path / "model" / "config.json").unlink()
-    assert "no longer" in known.read_tuned(tmp_path)[0].stale
+    assert "no longer" in stored_facts.read_tuned(tmp_path)[0].stale
 
 
 @pytest.mark.parametrize(
@@ -184,5 +189,5 @@ def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
 )
 def test_a_damaged_file_counts_as_empty(tmp_path: Path, content: str):
     """The program must start whatever became of it."""
-    (tmp_path / known.NAME).write_text(content)
-    assert known.read_tuned(tmp_path) == ()
+    (tmp_path / stored_facts.NAME).write_text(content)
+    assert stored_facts.read_tuned(tmp_path) == ()

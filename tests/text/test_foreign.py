@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.text.foreign import foreign
+from core.text.language_detection import foreign
 
 ENGLISH = (
     "Who keeps the lamp?",

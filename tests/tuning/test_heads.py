@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.cache.looking import Head
+from core.cache.query_recorder import Head
 from core.conversation.reading import ReadingStyle
 from core.hardware.measured import Measurements
 from core.model.store import catalogue

@@ -10,7 +10,7 @@ import pytest
 from app.cli.parser import main
 from core.config import Settings
 from core.conversation.reading import ReadingStyle
-from core.tuning.here import BUSY, LEAST_TEMPERATURE, _params
+from core.tuning.run_tuning import BUSY, LEAST_TEMPERATURE, _params
 
 
 def test_it_tunes_for_answers_as_the_user_wants_them():

@@ -20,10 +20,10 @@ from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.decoding.decoder import Round
 from core.model.llama import LlamaModel
-from core.planning import known
+from core.planning import stored_facts
 from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
-from core.tuning.here import report_text, stored, to_json
+from core.tuning.run_tuning import report_text, stored, to_json
 from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, RACE_TURNS, Outcome, Tuner
 from tests.planning.test_tuned import RECORD
 from tests.tiny import PLAN, VOCAB, engine, oracle, ours
@@ -132,7 +132,7 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
     )
     assert {one.budget for one in outcome.measured.acceptance} == {64, 128} == set(outcome.measured.middle_ms)
     done = stored(outcome, tmp_path)
-    assert done.file is not None and [one.gamma for one in known.read_tuned(tmp_path)] == [
+    assert done.file is not None and [one.gamma for one in stored_facts.read_tuned(tmp_path)] == [
         outcome.tuned.gamma
     ]
     assert "faster and are kept" in report_text(done) and to_json(done)["kept"] is True
@@ -143,9 +143,9 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
 def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp_path: Path):
     """A tie goes to the default, and values that once won do not outlive a race that says otherwise."""
     outcome = tuned(model, token_s={False: 0.1, True: 0.2})
-    known.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    stored_facts.keep(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path)
-    assert not outcome.kept and done.file is None and done.dropped and known.read_tuned(tmp_path) == ()
+    assert not outcome.kept and done.file is None and done.dropped and stored_facts.read_tuned(tmp_path) == ()
     assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
     # a plan without the values: they could not be used
@@ -170,7 +170,7 @@ def test_plain_decoding_races_too(
     assert (outcome.kept, outcome.tuned.plain, outcome.chosen.plain) == (kept, plain, plain)
     assert outcome.tuned.tbt_ms == pytest.approx(1e3 * min(chosen_s, plain_s), rel=0.1)
     done = stored(outcome, tmp_path)
-    assert [one.plain for one in known.read_tuned(tmp_path)] == ([plain] if kept else [])
+    assert [one.plain for one in stored_facts.read_tuned(tmp_path)] == ([plain] if kept else [])
     assert ("Plain decoding was faster" in report_text(done)) == plain
     assert to_json(done)["plain_tbt_ms"] == pytest.approx(1e3 * plain_s, rel=0.1)
 
@@ -190,9 +190,9 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
 def test_on_a_busy_machine_nothing_is_kept_or_dropped(model: LlamaModel, tmp_path: Path):
     """Times beside other work have chosen drafts of 32 tokens that were slower than plain decoding."""
     outcome = tuned(model, token_s={False: 0.2, True: 0.1})
-    known.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    stored_facts.keep(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path, busy=0.8)
-    assert done.file is None and [one.gamma for one in known.read_tuned(tmp_path)] == [31]
+    assert done.file is None and [one.gamma for one in stored_facts.read_tuned(tmp_path)] == [31]
     assert "80%" in report_text(done) and to_json(done)["kept"] is False
 
 

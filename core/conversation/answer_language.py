@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.conversation.reading import ReadingStyle
 from core.documents.document import Document
-from core.text.foreign import foreign
+from core.text.language_detection import foreign
 from core.text.words import translated as _
 
 

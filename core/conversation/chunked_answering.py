@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from core.ask import Ask
 from core.conversation.asking import Run, asked, asked_of_text, instructed, notes_key, part_key
-from core.conversation.following import looked_up
-from core.conversation.notes import Note, joined
+from core.conversation.followups import looked_up
+from core.conversation.part_summaries import Note, joined
 from core.conversation.reading import Part, ReadingPlan
 from core.conversation.services import Responder, Services
 from core.documents.document import Document

@@ -1,7 +1,8 @@
 """What attention says of a book's passages, beside what words say. No torch, no model.
 
-A head's mass on a passage, over the square root of its length (core.cache.looking), is made a share of what
-it spends on all passages, and the shares of the chosen heads are averaged: no head with a flat look decides.
+A head's mass on a passage, over the square root of its length (core.cache.query_recorder), is made a share of
+what it spends on all passages, and the shares of the chosen heads are averaged: no head with a flat look
+decides.
 """
 
 from __future__ import annotations

@@ -10,21 +10,21 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 from core.ask import Ask, Params
+from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
 from core.conversation.asking import Run, instructed, not_followed, notes_key, part_key
 from core.conversation.books import passage
-from core.conversation.notes import Line, Note, grouped, joined, settled
+from core.conversation.grounding import Stretch, fewer, own_lines, whole_sentences
+from core.conversation.part_summaries import Line, Note, grouped, joined, settled
 from core.conversation.partwise import PartByPart
 from core.conversation.reading import Part, ReadingPlan, by_chapter, of_length, place_name
-from core.conversation.sections import Section, composed, quoted
 from core.conversation.services import Responder, Services
 from core.conversation.summary import Read, Text, Told, joined_lines, shown
-from core.conversation.supporting import Stretch, fewer, own_lines, whole_sentences
-from core.conversation.tongue import in_language_of
+from core.conversation.summary_layout import Section, composed, quoted
 from core.documents.document import Document
 from core.events import Event, Finished, Reading, Stats
 from core.stats import combined
-from core.text.foreign import foreign
+from core.text.language_detection import foreign
 from core.text.words import translated as _
 
 WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.ask import Ask, Params
+from core.conversation.answer_validation import answers, refuses
 from core.conversation.answering import Answer
 from core.conversation.asking import Run, asked_of_passage, instructed, not_followed
 from core.conversation.books import passage as text_of
 from core.conversation.consensus import agreed, drawn
-from core.conversation.counting import answers, refuses
-from core.conversation.following import looked_up, restated
+from core.conversation.followups import looked_up, restated
 from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, place_name
 from core.conversation.reranking import Heard, doubted, reranked
 from core.conversation.services import Responder, Services

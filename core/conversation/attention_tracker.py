@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from core.cache.looking import Looking
+from core.cache.query_recorder import Looking
 from core.decoding.context import Context
 from core.documents.document import Document
 from core.events import Looked
-from core.evidence.looked import strongest
+from core.evidence.attention_evidence import strongest
 from core.evidence.passages import Passage, sentences
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.conversation.notes import Line
+from core.conversation.part_summaries import Line
 from core.events import Stand
 from core.text.words import translated_count as _n
 

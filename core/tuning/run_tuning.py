@@ -29,7 +29,7 @@ from core.model.store.fetch import is_downloaded, model_folder
 from core.model.store.manifest import fingerprint
 from core.model.store.untrusted import written_safely
 from core.paths import ROOT
-from core.planning import known
+from core.planning import stored_facts
 from core.planning.offers import Choice, choose, plan_for
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
@@ -106,7 +106,7 @@ def _replanned(machine: Hardware, settings: Settings, choice: Choice, tuned: Tun
     """The plan that the planner will make with these values; the chosen one where they do not fit."""
     same = replace(settings, context_tokens=choice.plan.context_tokens)
     try:
-        return plan_for(machine, same, choice.entry, known=known.Known((tuned,))).plan
+        return plan_for(machine, same, choice.entry, known=stored_facts.Known((tuned,))).plan
     except PlanError:
         return choice.plan
 
@@ -118,7 +118,7 @@ def _labels(machine: Hardware, folder: Path) -> Callable[..., Tuned]:
         machine=machine_of(machine),
         folder=str(folder),
         fingerprint=fingerprint(folder),
-        version=known.version(),
+        version=stored_facts.version(),
         date=date.today().isoformat(),
     )
 
@@ -135,8 +135,8 @@ def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
     if busy > BUSY:
         return Stored(outcome, None, False, busy)
     if outcome.kept:
-        return Stored(outcome, known.keep(data_folder, outcome.tuned), False)
-    return Stored(outcome, None, known.forget(data_folder, outcome.tuned))
+        return Stored(outcome, stored_facts.keep(data_folder, outcome.tuned), False)
+    return Stored(outcome, None, stored_facts.forget(data_folder, outcome.tuned))
 
 
 def _params(settings: Settings, style: ReadingStyle) -> Params:

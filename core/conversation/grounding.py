@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.conversation.notes import Line
+from core.conversation.part_summaries import Line
 from core.documents.document import Document
 from core.evidence.choosing import best_sentences, choose
 from core.evidence.passages import sentences
