@@ -4,9 +4,9 @@
 
 The whole app serves a page to a listener that reads its event stream as a browser does; a person by script
 opens one book after the other and asks. The first turns are answered by the embedded model, the rest, after a
-restart on the same data, by a script in a worker process of its own (tests/scripted_worker.py). After every
-turn private memory, threads and open files of app and worker, the size of the page and the turn's time are
-noted. `--models`: a models folder that holds the embedded model; without it, it is fetched.
+restart on the same data, by a script in a worker process of its own (tests/support/scripted_worker.py). After
+every turn private memory, threads and open files of app and worker, the size of the page and the turn's time
+are noted. `--models`: a models folder that holds the embedded model; without it, it is fetched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from core.paths import subdir  # noqa: E402 (the path above)
 # the contexts that the engine keeps have a bound of up to 4 GiB, which 60 turns do not reach: here it is less
 KEPT_MIB = 128
 REAL = f"import core.build as b; b._ALLOWANCE_MOST = {KEPT_MIB} << 20; from core import worker; worker.main()"
-SCRIPT = REPO / "tests" / "scripted_worker.py"
+SCRIPT = REPO / "tests" / "support" / "scripted_worker.py"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
 BOOK_WORDS = 2500
 QUESTIONS = (

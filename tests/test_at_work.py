@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.app.fake_runtime import wait_until
 from tests.at_work import PROC
+from tests.support.fake_runtime import wait_until
 
 pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="the system does not say which threads run")
 COMPUTES = "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass"

@@ -14,8 +14,8 @@ import torch
 from core.backend.cpu.native.library import instruction_sets, library_path
 from core.config import MODES
 from core.hardware.cpu import cpu_flags
-from tests.avx2_engine import IDS
 from tests.model.test_gguf import as_stored, wide
+from tests.support.avx2_engine import IDS
 
 pytestmark = pytest.mark.wide
 
@@ -32,7 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
         "TRIFORCE_HOME": str(root / "home"),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tests.avx2_engine", str(root)],
+        [sys.executable, "-m", "tests.support.avx2_engine", str(root)],
         env={**os.environ, **limited},
         cwd=Path(__file__).parents[1],
         capture_output=True,

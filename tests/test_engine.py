@@ -20,7 +20,7 @@ from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Prefill
-from tests.tiny import VOCAB, engine, oracle, ours
+from tests.support.tiny import VOCAB, engine, oracle, ours
 
 GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
 PROMPT = [int(token) for token in torch.randint(0, VOCAB, (150,), generator=torch.Generator().manual_seed(5))]

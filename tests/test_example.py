@@ -15,7 +15,7 @@ from core.documents.document import Document, Section
 from core.events import Looked
 from core.model.store.catalogue import EMBEDDED, find
 from examples.answer import main
-from tests.fakes import CharTokenizer, FakeEngine
+from tests.support.fakes import CharTokenizer, FakeEngine
 
 
 def test_the_example_streams_an_answer_and_its_figures(home_with_model: Path, tmp_path: Path, capsys):

@@ -17,9 +17,9 @@ from core.config import MODES
 from core.engine import Done, Engine
 from core.events import Prefill
 from core.model.llama import LlamaModel
-from tests.cache.late import LateBackend
+from tests.support.late_cache import LateBackend
+from tests.support.tiny import VOCAB, engine, oracle, ours
 from tests.test_engine import GREEDY, PROMPT, run
-from tests.tiny import VOCAB, engine, oracle, ours
 
 BLOCK, CHUNK, SEGMENT = 32, 20, 48
 SPLITS = {

@@ -21,7 +21,7 @@ from core.config import MODES
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.events import Prefill
-from tests.tiny import VOCAB, engine, oracle, ours
+from tests.support.tiny import VOCAB, engine, oracle, ours
 
 REPO = Path(__file__).resolve().parent.parent
 PARAMS = Params(temperature=0.8, top_p=0.95, max_new_tokens=16, seed=3)

@@ -17,7 +17,7 @@ from core.documents.word_count import count_words
 from core.evidence.passages import sentences
 from core.text.language_detection import foreign, script
 from core.text.ranking import PartIndex, terms
-from tests.scripts import BOOKS, Small, as_text
+from tests.support.scripts import BOOKS, Small, as_text
 
 EACH = pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.code)
 

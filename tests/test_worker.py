@@ -30,7 +30,7 @@ from core.events import (
     Verified,
 )
 from core.wire import CARD_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,7 +43,12 @@ class Pipe:
 
     def __init__(self, parent: int | None = None, **environ: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "scripted_worker.py"), "--parent", str(parent or os.getpid())],
+            [
+                sys.executable,
+                str(HERE / "support" / "scripted_worker.py"),
+                "--parent",
+                str(parent or os.getpid()),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -233,7 +238,7 @@ def test_pipe_held_open_by_a_stranger_does_not_keep_an_orphan():
     """
     code = (
         "import subprocess, sys, os, time\n"
-        f"p = subprocess.Popen([sys.executable, {str(HERE / 'scripted_worker.py')!r}, '--parent', "
+        f"p = subprocess.Popen([sys.executable, {str(HERE / 'support' / 'scripted_worker.py')!r}, '--parent', "
         "str(os.getpid())], stdin=0)\n"
         "print(p.pid, flush=True)\ntime.sleep(60)"
     )

@@ -16,7 +16,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parents[1])]
 
 import take  # noqa: E402
 
-from tests.scripts import BOOKS, as_text  # noqa: E402
+from tests.support.scripts import BOOKS, as_text  # noqa: E402
 
 LOCALES = {"en": "en-GB", "de": "de-DE", "zh": "zh-CN"}
 QUESTION = "How many clocks did the Wend and Coast Railway own?"

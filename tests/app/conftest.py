@@ -13,8 +13,8 @@ from app.store.library import Library
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import FakeRuntime, wait_until
-from tests.app.served import served
+from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.served import served
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from app.store.history import History
 from core import events
 from core.ask import Ask
-from tests.app.desks import done
-from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.support.desks import done
+from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
 
 def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):

@@ -14,8 +14,8 @@ import pytest
 from app.api.answering import MOST_WAITING, Answering, Answers
 from app.api.request import wanted
 from core.config import Settings
-from tests.app.api_client import BOOK, ask, post
-from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.support.api_client import BOOK, ask, post
+from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from app.api.routes import Api
 from app.engine.client import Runtime
 from core.ask import Ask
 from core.config import Settings
-from tests.app.api_client import post
-from tests.app.fake_runtime import wait_until
-from tests.app.served import served
 from tests.app.test_api_refused import BAD
 from tests.app.test_runtime import SCRIPT
+from tests.support.api_client import post
+from tests.support.fake_runtime import wait_until
+from tests.support.served import served
 
 pytestmark = pytest.mark.wide
 

@@ -14,8 +14,8 @@ from app.api.key import ApiKey
 from app.api.request import ApiError, model_names, wanted
 from app.api.routes import MOST_BYTES
 from app.store.library import BookEntry
-from tests.app.api_client import BOOK, ask, post
-from tests.app.served import SECRET
+from tests.support.api_client import BOOK, ask, post
+from tests.support.served import SECRET
 
 
 def test_without_the_key_nothing_is_said(address, key, engine):

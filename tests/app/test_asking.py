@@ -11,7 +11,7 @@ from app.desk.questions import RETOLD_TOKENS, another_title, too_many
 from app.store.turns import exchanges, retelling
 from app.web.page import Page
 from core.errors import UserError
-from tests.app.fake_runtime import ANSWER, wait_until
+from tests.support.fake_runtime import ANSWER, wait_until
 
 LONG = " ".join([ANSWER] * 8)
 

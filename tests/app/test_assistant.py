@@ -30,8 +30,8 @@ from app.mcp.routes import routes
 from app.store.allowed_folders import allowed, offered, ticked
 from core.config import Settings
 from core.errors import UserError
-from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
-from tests.app.served import served
+from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.support.served import served
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BOOK = "a" * 64

@@ -14,7 +14,7 @@ import pytest
 
 from app.host.keep_awake import Helper, Vigil, WindowsState, at_work, inhibitor
 from core.ask import Ask
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="the helpers are programs of Linux and macOS")
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.web import event_stream
 from app.web.event_stream import Broadcast, difference
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 
 class Source:

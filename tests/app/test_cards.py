@@ -7,7 +7,7 @@ import pytest
 from app.desk.book_cards import AGAIN_S, Cards
 from core.ask import Ask
 from core.errors import UserError
-from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 
 class Failing(FakeRuntime):

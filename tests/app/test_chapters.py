@@ -10,7 +10,7 @@ import pytest
 from app.desk.actions import dispatch, make_wish
 from app.web.page import Page
 from core.documents.document import Document, Section
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 MARKER = "Zyxomma"
 

@@ -20,7 +20,7 @@ from app.cli import parser
 from app.server.main import api_key
 
 REPO = Path(__file__).resolve().parent.parent.parent
-SCRIPT = REPO / "tests" / "scripted_worker.py"
+SCRIPT = REPO / "tests" / "support" / "scripted_worker.py"
 KEYS = {
     "exact_for",
     "text",

@@ -15,7 +15,7 @@ from app.store.preferences import Preferences
 from app.web.event_stream import Broadcast
 from core.ask import Ask
 from core.config import Settings
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 SOON = {"gone": lambda: None, "grace_s": 0.05, "again_s": 0.05}
 

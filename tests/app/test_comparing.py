@@ -12,7 +12,7 @@ from app.desk.comparison import comparable
 from app.web.page import Page
 from core.ask import Ask, Params
 from core.errors import UserError
-from tests.app.fake_runtime import ANSWER, wait_until
+from tests.support.fake_runtime import ANSWER, wait_until
 
 
 def ask(desk, question: str | None, **choices) -> None:

@@ -9,7 +9,7 @@ from app.desk.actions import dispatch
 from app.store.history import History
 from app.web.page import Page
 from core.ask import Ask
-from tests.app.fake_runtime import ANSWER, wait_until
+from tests.support.fake_runtime import ANSWER, wait_until
 
 
 def ask(desk, question: str) -> str:

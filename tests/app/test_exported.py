@@ -11,7 +11,7 @@ from app.desk.actions import dispatch
 from app.render import export
 from core.ask import MOST_INSTRUCTIONS, Ask
 from core.errors import UserError
-from tests.app.fake_runtime import ANSWER, wait_until
+from tests.support.fake_runtime import ANSWER, wait_until
 
 DROP = object()
 

@@ -22,8 +22,8 @@ from app.web.page import Page
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Section
-from tests.app.fake_runtime import ANSWER, wait_until
 from tests.app.test_database import Unreachable
+from tests.support.fake_runtime import ANSWER, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -21,7 +21,7 @@ from core.config import Settings
 from core.documents import read_document
 from core.documents.document import READER_VERSION
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 LEFT = Path(__file__).with_name("first_shelf")
 HIDDEN = "This line was put here by a program"

@@ -12,8 +12,8 @@ from app.web.regions import offer_html
 from core.ask import Ask
 from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
-from tests.app.desks import put
-from tests.app.fake_runtime import wait_until
+from tests.support.desks import put
+from tests.support.fake_runtime import wait_until
 
 
 def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):

@@ -13,7 +13,7 @@ from app.web.regions import stage_html
 from core.ask import Ask
 from core.documents.document import Document, Section
 from core.errors import UserError
-from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 MARKER = "Zyxomma"
 EARLY = "The ferryman Oddo hid the silver key under the third plank of the jetty at dusk. " * 3

@@ -15,7 +15,7 @@ from app.store.history import History
 from app.web.page import Page
 from core import paths
 from core.errors import UserError
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="rights as POSIX has them")
 

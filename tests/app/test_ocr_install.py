@@ -15,7 +15,7 @@ from app.desk import ocr_install
 from app.desk.actions import dispatch
 from app.web.regions import offer_html
 from core.errors import ScannedPages, UserError
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 
 def wheel(folder: Path, name: str, version: str) -> None:

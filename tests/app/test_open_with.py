@@ -16,10 +16,10 @@ import pytest
 from app.cli.parser import _with_command
 from app.host.instance import Instance
 from core.ask import Ask
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SCRIPT = ROOT / "tests" / "scripted_worker.py"
+SCRIPT = ROOT / "tests" / "support" / "scripted_worker.py"
 
 
 @pytest.mark.parametrize(

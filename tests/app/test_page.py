@@ -8,7 +8,7 @@ import pytest
 
 from app.web.page import PANEL_S, Page
 from core.ask import Ask
-from tests.app.fake_runtime import SUMMARY, wait_until
+from tests.support.fake_runtime import SUMMARY, wait_until
 
 
 class Clock:

@@ -20,7 +20,7 @@ from app.web.page import Page
 from core.config import RULES, Settings, load_settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 PROGRAMS_OWN = core.config.DEFAULT_PATH
 

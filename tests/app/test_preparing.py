@@ -17,9 +17,9 @@ from app.web.regions import progress_html
 from core.ask import Ask
 from core.config import Settings
 from core.events import Finished, Preparing
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
-SCRIPT = Path(__file__).resolve().parent.parent / "card_worker.py"
+SCRIPT = Path(__file__).resolve().parent.parent / "support" / "card_worker.py"
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from core import paths
 from core.ask import Ask
 from core.cache.disk import SnapshotFolder
 from core.conversation.part_summaries import NoteStore
-from tests.app.desks import put
-from tests.app.fake_runtime import wait_until
+from tests.support.desks import put
+from tests.support.fake_runtime import wait_until
 
 MARKER, OTHER = "Zyxomma", "Quillfeather"
 

@@ -23,9 +23,9 @@ from core.conversation.part_summaries import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripted_worker.py"
+SCRIPT = Path(__file__).resolve().parent.parent / "support" / "scripted_worker.py"
 BOOK = Document("B", "", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
 
 
@@ -274,7 +274,7 @@ def test_killed_app_leaves_no_engine_behind():
     """kill -9 of the app in the middle of an answer."""
     code = (
         "import sys\n"
-        f"sys.path.insert(0, {str(SCRIPT.parent.parent)!r})\n"
+        f"sys.path.insert(0, {str(SCRIPT.parents[2])!r})\n"
         "from app.engine.client import Runtime\nfrom core.ask import Ask\n"
         "from core.config import Settings\nfrom core.events import Delta\n"
         f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"

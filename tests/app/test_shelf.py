@@ -16,7 +16,7 @@ from core import paths
 from core.ask import Ask
 from core.cache.disk import BLOCK_TOKENS, SnapshotFolder
 from core.errors import UserError
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 
 def ask(desk, question: str, answer: str) -> str:

@@ -25,8 +25,8 @@ from core.events import Acceptance, Delta, Finished, Piece, Reading, Standing, S
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning.planner import plan
-from tests.fakes import CharTokenizer
-from tests.tiny import oracle, ours
+from tests.support.fakes import CharTokenizer
+from tests.support.tiny import oracle, ours
 
 
 class Idle:

@@ -29,7 +29,7 @@ from core.documents.safely import ReadingCancelled
 from core.events import Loading, Prefill, Preparing, Reading, Stats
 from core.model.store.discovery import Found, found_below
 from core.model.store.embedded import NAME as EMBEDDED
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 
 def header(desk) -> str:

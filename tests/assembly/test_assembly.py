@@ -37,7 +37,7 @@ from core.planning.offers import choose
 from core.planning.plan import BudgetLine, Plan
 from core.planning.planner import plan as make_plan
 from core.text.words import GB
-from tests.tiny import PLAN, VOCAB, oracle
+from tests.support.tiny import PLAN, VOCAB, oracle
 
 OFFLOADED = replace(PLAN, on_chip_layers=1, staging_blocks=2, staging_block_tokens=64, staging_block_bytes=1)
 PROMPT = [int(token) for token in torch.randint(0, VOCAB, (150,), generator=torch.Generator().manual_seed(5))]

@@ -15,8 +15,8 @@ from core.backend.shared.quantized import Planes
 from core.hardware.gpus import imagined_gpu
 from core.selftest import device
 from core.selftest.device import Finding, check, devices, format_findings, verdict
-from tests.backend.fake_cuda import FakeCuda
-from tests.recording import RecordingBackend
+from tests.support.fake_cuda import FakeCuda
+from tests.support.recording import RecordingBackend
 
 
 def findings(backend: CpuBackend, exact: CpuBackend | None = None, **more: object) -> dict[str, Finding]:

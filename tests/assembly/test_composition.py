@@ -24,7 +24,7 @@ from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Round
 from core.planning.plan import Plan
-from tests.tiny import PLAN
+from tests.support.tiny import PLAN
 
 SHAPE = KVShape(layers=1, kv_heads=1, head_dim=2)
 PROMPT = list(range(100, 120))  # no word of it comes again: lookup has nothing to say at first

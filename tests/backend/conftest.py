@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.backend.fake_cuda import FakeCuda
+from tests.support.fake_cuda import FakeCuda
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from core.model.llama import LlamaModel
 from core.model.loader import build
 from core.selftest.random_model import RandomWeights, random_config
 from tests.backend.test_products import KINDS, inputs, matrix
-from tests.tiny import PLAN, engine
+from tests.support.tiny import PLAN, engine
 
 LIBRARY = library_path("products")
 CODES = [kind for kind in KINDS if kind not in ("F16", "BF16")]

@@ -1,5 +1,5 @@
 """The GPU's products with weights in codes against the codes' own definition, without a GPU: its launches are
-done by a stand-in for the driver (tests/backend/fake_driver.py), and with `pip install triton==3.9.0` by
+done by a stand-in for the driver (tests/support/fake_driver.py), and with `pip install triton==3.9.0` by
 Triton's interpreter from the kernel's own source as well.
 """
 
@@ -25,12 +25,12 @@ from core.cache.full import FullKVCache
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import BITS as KINDS
 from core.model.loader import load_model
-from tests.backend.fake_driver import EXECUTORS, Grid, Library, promise
 from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
 from tests.backend.test_products import inputs, matrix
-from tests.gguf_files import write_gguf
 from tests.model.test_gguf import MIXED, wide
-from tests.recording import Recording
+from tests.support.fake_driver import EXECUTORS, Grid, Library, promise
+from tests.support.gguf_files import write_gguf
+from tests.support.recording import Recording
 from tests.test_engine import PROMPT
 
 HALF = (torch.bfloat16, torch.float16)

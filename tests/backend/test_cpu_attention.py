@@ -8,7 +8,7 @@ import torch
 from core.backend.cpu import backend as cpu
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.merge import merge
-from tests.backend.reference import BLOCK, dense, material
+from tests.support.reference import BLOCK, dense, material
 
 SHAPES = [
     (1, 1, True),

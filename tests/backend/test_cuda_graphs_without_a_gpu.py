@@ -17,9 +17,9 @@ from core.assembly.composition import Composer
 from core.backend.cuda.backend import CudaBackend
 from core.cache.full import FullKVCache
 from core.engine import Engine
-from tests.recording import Recording
+from tests.support.recording import Recording
+from tests.support.tiny import PLAN, engine, oracle, ours
 from tests.test_engine import GREEDY, PROMPT, run
-from tests.tiny import PLAN, engine, oracle, ours
 
 
 class Stream:

@@ -28,12 +28,12 @@ from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.llama import LlamaModel
-from tests.backend import fake_cuda
-from tests.backend.fake_cuda import GIB, FakeCuda
-from tests.planning.imagined import planned
+from tests.support import fake_cuda
+from tests.support.fake_cuda import GIB, FakeCuda
+from tests.support.imagined import planned
+from tests.support.tiny import engine, oracle, ours
 from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiers import first
-from tests.tiny import engine, oracle, ours
 
 
 @pytest.mark.parametrize("mode", ["autoregressive", "triforce"])

@@ -1,7 +1,7 @@
 """Every kernel of a pass of few rows against one reference in fp64: the one compiled for CPUs, the one
 compiled for GPUs, and what stands in for both.
 
-The GPU's runs without a GPU: a stand-in for the driver (tests/backend/fake_driver.py) takes its launches.
+The GPU's runs without a GPU: a stand-in for the driver (tests/support/fake_driver.py) takes its launches.
 With `pip install triton==3.9.0` that is done by Triton's interpreter from the kernel's own source as well.
 """
 
@@ -24,9 +24,9 @@ from core.backend.cuda.triton.driver import Driver
 from core.backend.shared import blockwise, library_attention
 from core.backend.shared.kv_rows import CODES, as_rows, numbers
 from core.backend.shared.merge import joined, merge
-from tests.backend.fake_driver import EXECUTORS, Library
-from tests.backend.reference import dense, material, seen_to
 from tests.backend.test_native import HERE
+from tests.support.fake_driver import EXECUTORS, Library
+from tests.support.reference import dense, material, seen_to
 
 # of 16-bit shares, each off by half a last place at most; who sums fp32 shares in fp32 is exact
 ROUNDED = {torch.float32: 2e-5, torch.bfloat16: 8e-3, torch.float16: 1e-3}

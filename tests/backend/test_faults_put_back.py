@@ -33,10 +33,10 @@ from installer import torch_build
 from installer.torch_build import Build, Driver
 from tests.backend import test_cuda_without_a_gpu as card
 from tests.backend import test_kernels, test_peak_memory
-from tests.backend.fake_cuda import FakeCuda
 from tests.hardware import test_gpus
 from tests.installer import test_torch_build
 from tests.planning import test_shapes_and_costs, test_wishes
+from tests.support.fake_cuda import FakeCuda
 
 
 class KeptToTheEnd(blockwise._Sum):

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from core.backend.cuda.streams import contiguous_runs
 from core.backend.shared import library_attention
 from core.backend.shared.blockwise import attend_blocks
-from tests.backend.reference import dense, material
 from tests.backend.test_cpu_attention import SHAPES
+from tests.support.reference import dense, material
 
 # many rows over whole blocks, few rows over several, own rows that begin in one block and end in the next or
 # the one after

@@ -14,7 +14,7 @@ from core.backend.shared import blockwise, library_attention
 from core.backend.shared.kv_rows import CODES, as_rows, numbers, row_bytes, run_of
 from core.cache.selection import mean_key
 from core.hardware.cpu import cpu_flags
-from tests.backend.reference import dense, material
+from tests.support.reference import dense, material
 
 KINDS = [torch.bfloat16, CODES]
 

@@ -20,7 +20,7 @@ from core.backend.cpu.native.attention import NativeAttention, native_attention
 from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
 from core.backend.shared.kv_rows import CODES, as_rows, numbers
 from core.hardware.cpu import cpu_flags
-from tests.backend.reference import dense, material
+from tests.support.reference import dense, material
 
 LIBRARY = library_path("attention")
 HERE = instruction_sets(cpu_flags()) if LIBRARY else []

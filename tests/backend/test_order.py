@@ -20,8 +20,8 @@ from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.segment import Swept
 from core.cache.snapshot import SnapshotStore
-from tests.backend.fake_cuda import FakeCuda
-from tests.backend.happens import Races
+from tests.support.fake_cuda import FakeCuda
+from tests.support.happens import Races
 from tests.tiers import first
 
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=4), 4

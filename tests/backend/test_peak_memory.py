@@ -24,8 +24,8 @@ from core.model.shapes import ModelShape
 from core.planning import budget, layout
 from core.planning.plan import Plan
 from core.planning.planner import plan as make_plan
-from tests.backend.allocator import Accounting, CachingAllocator
-from tests.backend.fake_cuda import FakeCuda
+from tests.support.allocator import Accounting, CachingAllocator
+from tests.support.fake_cuda import FakeCuda
 from tests.tiers import first
 
 CONTEXT = 131_072

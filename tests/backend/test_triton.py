@@ -23,8 +23,8 @@ from core.backend.cuda.triton.sizes import ARCHIVE, MOST_SPLITS, TILE_ROWS
 from core.backend.shared.compiled import ROW_TILE
 from core.paths import ROOT
 from core.planning.layout import CHUNK_RETRIEVAL
-from tests.backend.fake_driver import TRITON, Library, promise
-from tests.backend.reference import material
+from tests.support.fake_driver import TRITON, Library, promise
+from tests.support.reference import material
 
 CPU = torch.device("cpu")
 VARIANTS = [pytest.param(one, id=one.name) for one in variants()]

@@ -14,7 +14,7 @@ from benchmarks.selections import ByColumnSums
 from core.cache.full import FullKVCache
 from core.decoding.forced import Expected
 from core.decoding.sampling import Sampling
-from tests.tiny import VOCAB, engine, oracle, ours
+from tests.support.tiny import VOCAB, engine, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (180,), generator=torch.Generator().manual_seed(3))]
 

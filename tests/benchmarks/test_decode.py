@@ -22,8 +22,8 @@ from core.cache.disk import SnapshotFolder
 from core.cache.full import FullKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
-from tests.recording import RecordingBackend
-from tests.tiny import PLAN, VOCAB, engine, oracle, ours
+from tests.support.recording import RecordingBackend
+from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
 
 pytestmark = pytest.mark.wide
 

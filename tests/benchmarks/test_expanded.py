@@ -12,7 +12,7 @@ from core.model.config import from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build
 from core.model.shapes import Sizes
-from tests.tiny import VOCAB, Named, oracle
+from tests.support.tiny import VOCAB, Named, oracle
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (60,), generator=torch.Generator().manual_seed(3))]
 SHAPES = {

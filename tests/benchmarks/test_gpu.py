@@ -21,8 +21,8 @@ from core.backend.cpu.backend import CpuBackend
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import ROUNDED, in_format
 from core.planning.planner import plan as make_plan
-from tests.backend.fake_cuda import GIB, FakeCuda
-from tests.planning.imagined import planned
+from tests.support.fake_cuda import GIB, FakeCuda
+from tests.support.imagined import planned
 
 pytestmark = pytest.mark.wide
 

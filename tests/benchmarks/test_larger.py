@@ -12,8 +12,8 @@ from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.folder import opened
 from core.model.loader import load_model
 from tests.benchmarks.test_peers import row
-from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
+from tests.support.gguf_files import write_gguf
 
 
 def case(load: float, ours: dict) -> dict:

@@ -23,7 +23,7 @@ from core.cache.full import FullKVCache
 from core.config import Settings
 from core.model.config import load_config
 from core.model.loader import Weights, build
-from tests.tiny import PLAN, VOCAB, engine, oracle, ours
+from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.Generator().manual_seed(5))]
 

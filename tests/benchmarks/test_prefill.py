@@ -11,7 +11,7 @@ from benchmarks.passes import OutOfTime
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.linear import RowwiseLinear
 from core.model.shapes import ModelShape
-from tests.tiny import VOCAB, engine, oracle, ours
+from tests.support.tiny import VOCAB, engine, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.Generator().manual_seed(5))]
 

@@ -14,7 +14,7 @@ import torch
 from benchmarks import profile
 from benchmarks.decode import MODES, Bench
 from benchmarks.levels import Measured
-from tests.tiny import PLAN, VOCAB, engine, oracle, ours
+from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
 
 pytestmark = pytest.mark.wide
 

@@ -10,10 +10,10 @@ from core.cache.full import FullKVCache
 from core.cache.query_recorder import Head, Looking
 from core.config import MODES
 from core.model.llama import LlamaModel
-from tests.cache.late import LateBackend
+from tests.support.late_cache import LateBackend
+from tests.support.tiny import engine, oracle, ours
 from tests.test_engine import PROMPT, run
 from tests.test_offloaded_engine import SPLITS, offloaded, offloaded_engine
-from tests.tiny import engine, oracle, ours
 
 BORDERS = [7, 20, 21, 64, 111]
 HEADS = (Head(1, 3), Head(0, 0), Head(1, 0), Head(0, 2))

@@ -18,7 +18,7 @@ from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache, host_pieces
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.segment import Swept
-from tests.cache.late import LateBackend, LateCopies
+from tests.support.late_cache import LateBackend, LateCopies
 from tests.tiers import first
 
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=8), 4

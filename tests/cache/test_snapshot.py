@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from core.cache import snapshot
 from core.cache.snapshot import BLOCK_TOKENS
-from tests.cache.snapshots import REPO, TOKEN_BYTES, N, files, filled, ids, loaded, same, store
+from tests.support.snapshots import REPO, TOKEN_BYTES, N, files, filled, ids, loaded, same, store
 
 # ---- rows --------------------------------------------------------------------------------------------------
 

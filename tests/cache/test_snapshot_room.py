@@ -9,7 +9,7 @@ from core.cache import disk
 from core.cache.base import KVStore
 from core.cache.disk import GB, SnapshotFolder, Usage, quota_bytes
 from core.cache.snapshot import BLOCK_TOKENS
-from tests.cache.snapshots import CPU, SHAPE, TOKEN_BYTES, N, files, filled, ids, loaded, same, store
+from tests.support.snapshots import CPU, SHAPE, TOKEN_BYTES, N, files, filled, ids, loaded, same, store
 
 
 def test_the_book_not_used_for_longest_gives_way(tmp_path):

@@ -10,8 +10,8 @@ from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.text.tokenizer import Frame
-from tests.fakes import CharTokenizer, FakeEngine
-from tests.talks import STYLE, ask, book, encoded, finished
+from tests.support.fakes import CharTokenizer, FakeEngine
+from tests.support.talks import STYLE, ask, book, encoded, finished
 
 LONG = 131_072  # tokens
 

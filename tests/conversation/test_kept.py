@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.conversation.part_summaries import NoteStore
-from tests.fakes import CharTokenizer
-from tests.talks import ask, book, finished, make, reply_by_prompt, turns
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import ask, book, finished, make, reply_by_prompt, turns
 
 
 def test_the_text_that_was_read_is_kept_not_the_conversation():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from core.documents.document import Document, Section
-from tests.fakes import CharTokenizer
-from tests.talks import STYLE, ask, book, finished, make
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import STYLE, ask, book, finished, make
 
 ENGLISH = dataclasses.replace(STYLE, english=True)
 NOTE = "This model answers in English only."

@@ -12,8 +12,8 @@ from core.config import FITS, LENGTHS
 from core.conversation.part_summaries import NoteStore
 from core.documents.document import Document, Section
 from core.errors import UserError
-from tests.fakes import CharTokenizer
-from tests.talks import STYLE, ask, encoded, finished, make
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import STYLE, ask, encoded, finished, make
 
 MARKER = "Zyxomma"
 KNOWN = 3  # chapters

@@ -19,7 +19,7 @@ from core.evidence.attention_evidence import strongest
 from core.evidence.passages import passages, sentences
 from tests.cache.test_looking import dense
 from tests.conversation.test_wiring import TinyTokenizer
-from tests.tiny import engine, oracle, ours
+from tests.support.tiny import engine, oracle, ours
 
 HEADS = (Head(1, 3), Head(0, 1))
 STORY = (

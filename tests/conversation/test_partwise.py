@@ -16,8 +16,8 @@ from core.documents.document import Document, Section
 from core.events import Delta, Finished, Reading, Standing
 from core.wire import pack, unpack
 from tests.conversation.test_telling import long_book, stands_in, style
-from tests.fakes import CharTokenizer
-from tests.talks import ask, encoded, finished, make
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import ask, encoded, finished, make
 
 STYLE = style("supported", supported=0.3)
 DRAWING = dataclasses.replace(STYLE, tellings=3)

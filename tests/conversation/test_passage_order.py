@@ -8,9 +8,9 @@ import pytest
 
 from core.ask import Exchange
 from core.conversation.asking import asked_of_passage
-from tests.conversation.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
-from tests.fakes import CharTokenizer
-from tests.talks import STYLE, ask, finished, make
+from tests.support.fakes import CharTokenizer
+from tests.support.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
+from tests.support.talks import STYLE, ask, finished, make
 
 
 def doubting(

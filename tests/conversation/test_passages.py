@@ -13,8 +13,8 @@ from core.conversation.part_summaries import NoteStore
 from core.documents.quotes import find_quotes
 from core.errors import UserError
 from core.events import Delta, Prefill, Reading
-from tests.conversation.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
-from tests.talks import STYLE, ask, encoded, finished, make
+from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
+from tests.support.talks import STYLE, ask, encoded, finished, make
 
 
 def test_only_passages_are_read_and_the_answer_rests_on_the_books_words():
@@ -233,7 +233,7 @@ def test_a_passage_that_was_read_is_not_read_again():
 
 def test_passages_do_not_send_the_open_book_away():
     """What was read for hours must be there when the person goes back to it."""
-    from tests.fakes import BYTES_PER_TOKEN
+    from tests.support.fakes import BYTES_PER_TOKEN
 
     book = told()
     room = (len(book.text) + 3000) * BYTES_PER_TOKEN

@@ -9,8 +9,8 @@ import pytest
 from app.desk.questions import too_many
 from core.ask import Ask, Exchange
 from core.errors import UserError
-from tests.fakes import CharTokenizer
-from tests.talks import STYLE, ask, book, encoded, finished, make
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import STYLE, ask, book, encoded, finished, make
 
 SAID = tuple(
     Exchange(f"Who came {at}?", "It was so. " * 4, tuple(encoded("It was so. " * 4))) for at in range(5)

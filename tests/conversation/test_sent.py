@@ -9,7 +9,7 @@ from core.cache.disk import SnapshotFolder
 from core.events import Finished
 from tests.conversation.test_paused import STYLE, TEXT, opened
 from tests.conversation.test_wiring import TinyTokenizer
-from tests.talks import make
+from tests.support.talks import make
 
 TOKENS = len(TEXT) + 1  # with the system's
 

@@ -15,8 +15,8 @@ from core.conversation.verification import Agreement
 from core.engine import Done
 from core.errors import UserError
 from core.events import Delta, Prefill, Stats, Verified
-from tests.fakes import EOS, FAKE_PLAN, CharTokenizer, FakeEngine
-from tests.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
+from tests.support.fakes import EOS, FAKE_PLAN, CharTokenizer, FakeEngine
+from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
 # ---- a book that fits --------------------------------------------------------------------------------------
 

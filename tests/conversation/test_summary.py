@@ -7,8 +7,8 @@ import dataclasses
 from core.ask import Ask
 from core.conversation.part_summaries import NoteStore
 from core.events import Delta, Reading
-from tests.fakes import CharTokenizer
-from tests.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt
 
 
 def test_long_book_is_summarised_in_parts_and_then_whole():

@@ -18,8 +18,8 @@ from core.documents.document import Document
 from core.documents.document import Section as Chapter
 from core.events import Delta, Finished, Reading
 from core.evidence.support import Evidence
-from tests.fakes import CharTokenizer
-from tests.talks import STYLE, ask, encoded, finished, make, turns
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import STYLE, ask, encoded, finished, make, turns
 
 NAMES = ("Oddo", "Mirabel", "Tancred", "Ysolde")
 VERBS = ("rowed", "carried", "counted", "painted", "buried", "guarded", "lifted", "traded")

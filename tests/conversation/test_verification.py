@@ -11,8 +11,8 @@ from core.config import MODES
 from core.conversation.verification import verify_answer
 from core.decoding.verify import verify
 from core.engine import Engine
+from tests.support.tiny import engine, oracle, ours
 from tests.test_engine import GREEDY, PROMPT, run
-from tests.tiny import engine, oracle, ours
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_verify_finds_a_foreign_token(tiny: Engine, temperature: float):
 def test_verify_finds_a_broken_loop(tiny: Engine, monkeypatch: pytest.MonkeyPatch):
     """The switch would notice a decoder that trusts its draft."""
     from core.decoding import decoder
-    from tests.decoding import mutants
+    from tests.support import mutants
 
     monkeypatch.setattr(decoder, "verify", mutants.everything_accepted)
     assert decoder.verify is not verify

@@ -13,7 +13,7 @@ from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Delta, Finished
 from core.text.tokenizer import Frame
-from tests.tiny import engine, oracle, ours
+from tests.support.tiny import engine, oracle, ours
 
 TEXT = "The keeper rowed out at dusk, and nobody on the quay saw him come back before the tide turned. " * 2
 BOOK = Document("B", "", "txt", TEXT, (Section("One", 0, len(TEXT)),), sha256="b")

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from core.events import Delta
-from tests.fakes import CharTokenizer, FakeEngine
-from tests.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
+from tests.support.fakes import CharTokenizer, FakeEngine
+from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
 QUOTING = dataclasses.replace(STYLE, quote_prompt="Quote it.")
 

@@ -12,7 +12,7 @@ import torch
 from core.cache.base import KVShape
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.snapshot import SnapshotStore
-from tests.decoding.loop import PROMPT, Loop, distance, exact_law, plain_law
+from tests.support.loop import PROMPT, Loop, distance, exact_law, plain_law
 from tests.tiers import first
 
 pytestmark = pytest.mark.usefixtures("either_way")

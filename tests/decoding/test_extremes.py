@@ -18,8 +18,8 @@ from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft
 from core.model.llama import LlamaModel
-from tests.decoding.embedded import embedded
-from tests.tiny import VOCAB, oracle, ours
+from tests.support.embedded import embedded
+from tests.support.tiny import VOCAB, oracle, ours
 
 pytestmark = pytest.mark.usefixtures("either_way")
 

@@ -13,7 +13,7 @@ from core.decoding.forced import Expected, Lane, Watch
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
-from tests.tiny import VOCAB, oracle, ours
+from tests.support.tiny import VOCAB, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (180,), generator=torch.Generator().manual_seed(3))]
 START = 150

@@ -16,8 +16,8 @@ from core.cache.query_recorder import Head, Looking
 from core.config import MODES
 from core.engine import Done, Engine
 from core.events import Prefill
-from tests.decoding.embedded import embedded
-from tests.tiny import engine, oracle, ours
+from tests.support.embedded import embedded
+from tests.support.tiny import engine, oracle, ours
 
 pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
 

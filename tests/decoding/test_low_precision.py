@@ -18,8 +18,8 @@ from core.conversation.verification import NEAR_TIE, gap, verify_answer
 from core.decoding.sampling import Sampling
 from core.engine import Engine
 from tests.conftest import REPO
-from tests.decoding.embedded import kv_in_8_bits, low_precision
 from tests.decoding.test_greedy import answer
+from tests.support.embedded import kv_in_8_bits, low_precision
 
 log = logging.getLogger(__name__)
 pytestmark = pytest.mark.every_isa

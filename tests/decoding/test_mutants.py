@@ -13,9 +13,9 @@ from core.decoding import decoder as outer_level
 from core.decoding import drafters as middle_level
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.sampling import Sampling
-from tests.decoding import mutants
-from tests.decoding.loop import Loop, distance, exact_law, plain_law
-from tests.decoding.rounds import rounds_of_perfect_draft
+from tests.support import mutants
+from tests.support.loop import Loop, distance, exact_law, plain_law
+from tests.support.rounds import rounds_of_perfect_draft
 
 pytestmark = pytest.mark.usefixtures("either_way")
 

@@ -19,15 +19,15 @@ from core.decoding.verify import Draft, Verdict, draw, verify
 from core.model import cuda_graphs, llama
 from core.model.llama import LlamaModel
 from tests.decoding.conftest import unseen
-from tests.decoding.far import Far, far_away
-from tests.decoding.loop import Loop, distance, exact_law, plain_law
-from tests.decoding.rounds import rounds
 from tests.decoding.test_exact_law import EXACT, LEVELS
-from tests.decoding.toys import ToyModel
-from tests.model.replays import prepared
-from tests.recording import RecordingBackend
+from tests.support.far import Far, far_away
+from tests.support.loop import Loop, distance, exact_law, plain_law
+from tests.support.recording import RecordingBackend
+from tests.support.replays import prepared
+from tests.support.rounds import rounds
+from tests.support.tiny import engine, oracle, ours
+from tests.support.toys import ToyModel
 from tests.test_engine import GREEDY, PROMPT, run
-from tests.tiny import engine, oracle, ours
 
 SAMPLINGS = {
     "greedy": {"temperature": 0.0},

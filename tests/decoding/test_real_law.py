@@ -20,10 +20,10 @@ from core.decoding import decoder as outer_level
 from core.decoding import drafters as middle_level
 from core.decoding.verify import verify
 from tests.conftest import REPO
-from tests.decoding import mutants
-from tests.decoding.by_definition import logits_over
-from tests.decoding.embedded import embedded, low_precision
-from tests.decoding.real_law import Page, RowSampling, Sample, chi_square, exact_law, limit, read_page, sample
+from tests.support import mutants
+from tests.support.by_definition import logits_over
+from tests.support.embedded import embedded, low_precision
+from tests.support.real_law import Page, RowSampling, Sample, chi_square, exact_law, limit, read_page, sample
 
 pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
 

@@ -10,9 +10,9 @@ import torch
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, verify
-from tests.decoding.loop import Loop
-from tests.decoding.rounds import rounds, rounds_of_perfect_draft
-from tests.decoding.toys import ToyModel
+from tests.support.loop import Loop
+from tests.support.rounds import rounds, rounds_of_perfect_draft
+from tests.support.toys import ToyModel
 
 pytestmark = pytest.mark.usefixtures("either_way")
 

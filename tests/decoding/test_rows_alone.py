@@ -21,9 +21,9 @@ from core.cache.full import FullKVCache
 from core.model.llama import LlamaModel
 from core.model.loader import load_model
 from tests.conftest import REPO
-from tests.decoding.embedded import compiled
+from tests.support.embedded import compiled
+from tests.support.tiny import VOCAB, oracle, ours
 from tests.tiers import first
-from tests.tiny import VOCAB, oracle, ours
 
 pytestmark = pytest.mark.every_isa
 

@@ -12,9 +12,9 @@ import torch
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, Verdict, verify
-from tests.decoding import mutants
-from tests.decoding.real_law import limit
-from tests.decoding.toys import token_law
+from tests.support import mutants
+from tests.support.real_law import limit
+from tests.support.toys import token_law
 
 pytestmark = pytest.mark.usefixtures("either_way")
 

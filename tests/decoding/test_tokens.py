@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from core.decoding.randomness import SeededRandomness
 from core.decoding.tokens import Tokens
-from tests.decoding.loop import Loop
-from tests.decoding.toys import ToyModel
+from tests.support.loop import Loop
+from tests.support.toys import ToyModel
 
 IDS = st.lists(st.integers(0, 9), max_size=6)
 AT = st.one_of(st.none(), st.integers(-15, 15))

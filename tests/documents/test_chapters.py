@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.documents import Document, read_document
-from tests.documents.made import BODY, epub, word_file
+from tests.support.documents_made import BODY, epub, word_file
 
 PROSE = "The rain went on and nobody came to the door of the house by the lake that day, or the day after. "
 LONG = PROSE * 20  # 420 words

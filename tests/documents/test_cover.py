@@ -13,7 +13,7 @@ from PIL import Image
 
 from core.documents import cover_safely
 from core.documents.cover import SIZE, cover_of, redrawn
-from tests.documents.made import BODY, CONTAINER, zipped
+from tests.support.documents_made import BODY, CONTAINER, zipped
 
 SECRET = b"taken in Mrs Dale's garden"
 

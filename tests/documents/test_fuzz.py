@@ -17,7 +17,7 @@ import pytest
 
 from core.documents import Document, Limits, read_document, read_safely
 from core.errors import DocumentError, PasswordNeeded
-from tests.documents.minimal_pdf import pdf_of
+from tests.support.minimal_pdf import pdf_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 SHARED = {

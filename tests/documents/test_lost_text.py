@@ -8,7 +8,7 @@ import pytest
 
 from core.documents import Document, read_document
 from core.errors import DocumentError
-from tests.documents.made import epub, word_file
+from tests.support.documents_made import epub, word_file
 
 RUSSIAN = "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему.\n"
 CHINESE = "话说天下大势，分久必合，合久必分。周末七国分争，并入于秦。\n"

@@ -9,7 +9,7 @@ import pytest
 
 from core.documents import Document, Limits, read_document, read_safely
 from core.errors import DocumentError
-from tests.documents.made import BODY, epub, zipped
+from tests.support.documents_made import BODY, epub, zipped
 
 FB2 = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE FictionBook [<!ENTITY secret SYSTEM "file:///etc/passwd">]>

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.documents import Document, read_document
-from tests.documents.minimal_pdf import SIZE, Placed, text_pdf
+from tests.support.minimal_pdf import SIZE, Placed, text_pdf
 
 RIGHT, TOP, LEADING = 370, 540, 14
 HEBREW = [  # lines of two paragraphs; the second begins with an indent

@@ -12,7 +12,7 @@ from benchmarks.typeset import typeset
 from core.documents import Document, read_document
 from core.documents.legible import is_legible
 from core.errors import ScannedPages
-from tests.documents.minimal_pdf import HEIGHT, LEADING, pdf_of, text_pdf
+from tests.support.minimal_pdf import HEIGHT, LEADING, pdf_of, text_pdf
 
 SENTENCE = "The boats lay at anchor while nobody spoke, and the {} of them went home to sleep. "
 WORDS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]

@@ -10,8 +10,8 @@ import pytest
 
 from app.desk.disk_usage import Moving
 from app.store.relocation import Move
-from tests.app.fake_runtime import SUMMARY, FakeRuntime
-from tests.e2e.looking import SIZES, at_sizes, in_both_schemes, picture
+from tests.support.fake_runtime import SUMMARY, FakeRuntime
+from tests.support.page_looks import SIZES, at_sizes, in_both_schemes, picture
 
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="no axe: pip install -r requirements-test.txt"

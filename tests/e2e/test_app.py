@@ -12,10 +12,10 @@ import pytest
 from app.models.catalogue import Models
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 from tests.e2e.conftest import admission
-from tests.e2e.looking import at_sizes
-from tests.hub import serving
+from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.support.hub import serving
+from tests.support.page_looks import at_sizes
 
 LONG = "\n\n".join([SUMMARY] * 20)  # long enough to be stopped on a slow machine
 WIDE, WINDOW = (1920, 1080), (1280, 800)

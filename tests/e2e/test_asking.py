@@ -11,10 +11,10 @@ import pytest
 
 from app.desk.desk import ENDING_S
 from core.events import Finished
-from tests.app.fake_runtime import ANSWER, FakeRuntime
-from tests.e2e.looking import at_sizes, in_both_schemes
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_conversations import ask
+from tests.support.fake_runtime import ANSWER, FakeRuntime
+from tests.support.page_looks import at_sizes, in_both_schemes
 
 pytestmark = pytest.mark.e2e
 FIRST, SECOND = "Who keeps the clocks?", "And who winds them?"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.fake_runtime import FakeRuntime, wait_until
 from tests.e2e.test_accessible import problems
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e
 

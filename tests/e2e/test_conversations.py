@@ -7,8 +7,8 @@ import os
 import pytest
 
 from core.ask import Ask
-from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.test_accessible import problems
+from tests.support.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 REUSED = r"/\d,\d{3} reused/.test(document.querySelector('#stat-prefill')?.innerText ?? '')"

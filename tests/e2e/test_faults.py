@@ -18,12 +18,12 @@ from app.store.database import STEPS
 from core.config import Settings
 from core.documents import read_document
 from core.events import Loading, Prefill
-from tests.app.fake_runtime import SUMMARY, FakeRuntime
 from tests.app.test_database import Unreachable
 from tests.app.test_faults import full, roomy
 from tests.app.test_runtime import SCRIPT
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_asking import shot
+from tests.support.fake_runtime import SUMMARY, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 FIRST, SECOND = "Who keeps the clocks?", "And who moved their hands?"

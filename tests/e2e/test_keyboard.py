@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.fake_runtime import ANSWER, FakeRuntime
 from tests.e2e.test_narrow import FOCUSED, tab_to
+from tests.support.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 

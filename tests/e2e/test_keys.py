@@ -10,7 +10,7 @@ import pytest
 from app.host.secrets import CODE_S, NAME, kept_keys
 from app.host.window import direct
 from core import paths
-from tests.app.fake_runtime import FakeRuntime
+from tests.support.fake_runtime import FakeRuntime
 
 pytestmark = pytest.mark.e2e
 

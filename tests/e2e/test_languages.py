@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.fake_runtime import FakeRuntime
-from tests.e2e.looking import at_sizes, picture
-from tests.scripts import BOOKS
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.page_looks import at_sizes, picture
+from tests.support.scripts import BOOKS
 
 pytestmark = pytest.mark.e2e
 WIDTHS = ((1280, 800), (900, 800), (390, 844))

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.app.fake_runtime import ANSWER, FakeRuntime
+from tests.support.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 QUESTION = "Who keeps the lamp on the island, and what does he hide from everybody through all these years?"

@@ -14,7 +14,7 @@ from core.config import Settings
 from tests.e2e.test_conversations import ask
 
 pytestmark = pytest.mark.e2e
-WORKER = (sys.executable, str(Path(__file__).resolve().parent.parent / "scripted_worker.py"))
+WORKER = (sys.executable, str(Path(__file__).resolve().parent.parent / "support" / "scripted_worker.py"))
 MARKER = "Zyxomma"
 EARLY = "The ferryman Oddo hid the silver key under the third plank of the jetty at dusk. " * 4
 LATE = f"The ferryman Oddo gave {MARKER} the silver key of the jetty, and she rowed away. " * 4

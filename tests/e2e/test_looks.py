@@ -1,4 +1,4 @@
-"""Every state of the page at every size: tests/e2e/looking.py says what may not be. A
+"""Every state of the page at every size: tests/support/page_looks.py says what may not be. A
 test walks one person's way; at each stop the window goes through the sizes.
 """
 
@@ -15,9 +15,9 @@ from app.models.progress import Fetching
 from app.store.relocation import Move
 from core.ask import Ask
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import FakeRuntime, wait_until
-from tests.e2e.looking import look
 from tests.e2e.test_open_book import select
+from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.page_looks import look
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 TOLD = (

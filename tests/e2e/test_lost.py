@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.fake_runtime import SUMMARY, FakeRuntime
+from tests.support.fake_runtime import SUMMARY, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ from core import paths
 from core.config import Settings
 from core.documents import read_document
 from core.hardware.gpus import imagined_hardware
-from tests.app.fake_runtime import FakeRuntime
+from tests.support.fake_runtime import FakeRuntime
 
 engine = FakeRuntime(pace=0.05, summary=sys.argv[2])
 desk = make_desk(

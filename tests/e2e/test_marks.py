@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.fake_runtime import FakeRuntime
+from tests.support.fake_runtime import FakeRuntime
 
 pytestmark = pytest.mark.e2e
 ANSWER = (

@@ -20,11 +20,11 @@ from core import paths
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.store import catalogue
-from tests.app.fake_runtime import wait_until
 from tests.e2e.conftest import DROP
-from tests.gguf_files import write_gguf
-from tests.hub import serving
 from tests.model.test_gguf import wide
+from tests.support.fake_runtime import wait_until
+from tests.support.gguf_files import write_gguf
+from tests.support.hub import serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 NAME, TITLE = "Tiny-Q8_0", "Tiny (Q8_0)"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.ask import Ask
-from tests.app.fake_runtime import FakeRuntime, wait_until
-from tests.e2e.looking import at_sizes
 from tests.e2e.test_accessible import problems
+from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.page_looks import at_sizes
 
 pytestmark = pytest.mark.e2e
 # 640 x 400 is a window of 1280 x 800 at 200 % zoom

@@ -6,7 +6,7 @@ import pytest
 
 from core.documents import read_document
 from core.errors import ScannedPages, UserError
-from tests.app.fake_runtime import FakeRuntime
+from tests.support.fake_runtime import FakeRuntime
 
 pytestmark = pytest.mark.e2e
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.fake_runtime import FakeRuntime, wait_until
-from tests.e2e.looking import DRAWN
 from tests.e2e.test_narrow import tab_to
+from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.page_looks import DRAWN
 
 pytestmark = pytest.mark.e2e
 SELECTED = """(wanted) => {

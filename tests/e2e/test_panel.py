@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from core.events import Acceptance
-from tests.app.fake_runtime import ANSWER, FakeRuntime
-from tests.e2e.looking import in_both_schemes
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_asking import shot
 from tests.e2e.test_conversations import ask
+from tests.support.fake_runtime import ANSWER, FakeRuntime
+from tests.support.page_looks import in_both_schemes
 
 pytestmark = pytest.mark.e2e
 FOLD = "details[data-fold={}]"

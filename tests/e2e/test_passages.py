@@ -14,7 +14,7 @@ from app.engine.client import Runtime
 from core.config import Settings
 
 pytestmark = pytest.mark.e2e
-WORKER = (sys.executable, str(Path(__file__).resolve().parent.parent / "scripted_worker.py"))
+WORKER = (sys.executable, str(Path(__file__).resolve().parent.parent / "support" / "scripted_worker.py"))
 QUESTION = "Which bird is cut into the seal ring?"
 BIRD = "very finely cut=It is a wren, with one feather out of place in the tail."
 

@@ -11,7 +11,7 @@ from app.server.last_tab import LastTab
 from core import paths
 from core.cache.disk import SnapshotFolder
 from installer.login import LoginEntry
-from tests.app.fake_runtime import SUMMARY, FakeRuntime, wait_until
+from tests.support.fake_runtime import SUMMARY, FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e
 OPEN = ".topbar-tools [data-toggle=settings]"

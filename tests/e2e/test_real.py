@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from core.paths import ROOT
-from tests.app.fake_runtime import wait_until
 from tests.e2e.real import GIVEN, RESTING, START, answered, ask, visited
+from tests.support.fake_runtime import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 STORY = """Chapter 1

@@ -10,7 +10,7 @@ import pytest
 import core.config
 from app.store.preferences import Preferences, fixed
 from core.config import Settings, load_settings
-from tests.app.fake_runtime import FakeRuntime, wait_until
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e
 OPEN = ".topbar-tools [data-toggle=settings]"

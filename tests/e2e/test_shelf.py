@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.ask import Ask
-from tests.app.fake_runtime import FakeRuntime, wait_until
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_asking import shot
+from tests.support.fake_runtime import FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e
 TOLD = "The lamp had gone out once, on the night his brother's boat was lost."

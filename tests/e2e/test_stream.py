@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from core.ask import Ask
-from tests.app.fake_runtime import SUMMARY, FakeRuntime, wait_until
-from tests.e2e.looking import at_sizes
 from tests.e2e.test_asking import shot
+from tests.support.fake_runtime import SUMMARY, FakeRuntime, wait_until
+from tests.support.page_looks import at_sizes
 
 LONG = "\n\n".join([SUMMARY] * 20)
 pytestmark = pytest.mark.e2e

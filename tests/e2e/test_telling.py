@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from core.events import Finished, Piece, Reading, Standing, Stats
-from tests.app.fake_runtime import FakeRuntime
-from tests.e2e.looking import picture
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.page_looks import picture
 
 pytestmark = pytest.mark.e2e
 OWN = tuple(

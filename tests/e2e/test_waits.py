@@ -8,10 +8,10 @@ import time
 import pytest
 
 from core.events import Loading
-from tests.app.fake_runtime import FakeRuntime
-from tests.e2e.looking import at_sizes
 from tests.e2e.test_accessible import problems
 from tests.e2e.test_asking import shot
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.page_looks import at_sizes
 
 pytestmark = pytest.mark.e2e
 WIDTHS = [(width, 800) for width in (1280, 1021, 900, 761, 640, 390)]

@@ -22,12 +22,12 @@ from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES
 from core.engine import Engine
 from core.model.llama import LlamaModel
-from tests.backend.reference import dense, material
 from tests.backend.test_cpu_attention import SHAPES
 from tests.backend.test_decode_kernels import CASES, LONG, ROUNDED
-from tests.model.replays import BUSY, Level0, Middle, compare, prepared
+from tests.support.reference import dense, material
+from tests.support.replays import BUSY, Level0, Middle, compare, prepared
+from tests.support.tiny import FAMILIES, engine, oracle, ours
 from tests.test_engine import GREEDY, PROMPT, run
-from tests.tiny import FAMILIES, engine, oracle, ours
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 HALF = [torch.float16, torch.bfloat16]

@@ -16,7 +16,7 @@ from core.cache.full import FullKVCache
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, Verdict, draw, verify
-from tests.tiny import oracle, ours
+from tests.support.tiny import oracle, ours
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 VOCAB, HISTORY = 32_000, list(range(300))

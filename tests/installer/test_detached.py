@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from installer import detached, start
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="ends processes as POSIX does")
 APP = """

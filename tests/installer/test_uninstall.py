@@ -18,10 +18,10 @@ from installer import caches, places, uninstall
 from installer.environment import Environment
 from installer.lock import locked
 from installer.packages import SetupError
-from tests.gguf_files import write_gguf
-from tests.hub import serving
 from tests.installer.conftest import REPO
 from tests.model.test_gguf import wide
+from tests.support.gguf_files import write_gguf
+from tests.support.hub import serving
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="the menu of Linux")
 

@@ -22,9 +22,9 @@ from core.model.store import download as hub
 from core.model.store.download import download
 from core.model.store.hub import Stopped
 from core.model.store.model_folder import use_folder
-from tests.gguf_files import write_gguf
-from tests.hub import REPOSITORY, WEIGHTS, Hub, safetensors, serving
 from tests.model.test_gguf import wide
+from tests.support.gguf_files import write_gguf
+from tests.support.hub import REPOSITORY, WEIGHTS, Hub, safetensors, serving
 
 
 @pytest.fixture

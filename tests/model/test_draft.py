@@ -21,7 +21,7 @@ from core.errors import UserError
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.model.store.catalogue import from_folder
-from tests.tiny import VOCAB, oracle, ours
+from tests.support.tiny import VOCAB, oracle, ours
 
 HEAD = [0, 3, 4, 17, 40, 41, 66, 90]
 

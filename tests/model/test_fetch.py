@@ -13,7 +13,7 @@ import pytest
 
 from core.model.store.catalogue import find
 from core.model.store.fetch import is_downloaded
-from tests.hub import WEIGHTS, Hub, serving
+from tests.support.hub import WEIGHTS, Hub, serving
 
 REPO = Path(__file__).resolve().parent.parent.parent
 TARGET, DRAFT = "Qwen2.5-1.5B-Instruct", "Qwen2.5-0.5B-Instruct"

@@ -25,8 +25,8 @@ from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
 from core.model.shapes import FAMILIES
 from core.model.store.manifest import fingerprint
-from tests.gguf_files import write_gguf
-from tests.tiny import oracle
+from tests.support.gguf_files import write_gguf
+from tests.support.tiny import oracle
 
 # as Q4_K_M has it: some matrices in other kinds than their neighbours
 MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}

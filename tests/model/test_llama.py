@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from core.cache.full import FullKVCache
-from tests.tiny import FAMILIES, VOCAB, oracle, ours
+from tests.support.tiny import FAMILIES, VOCAB, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (75,), generator=torch.Generator().manual_seed(2))]
 ROPES = {

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.gguf_files import write_gguf
+from tests.support.gguf_files import write_gguf
 
 pytestmark = pytest.mark.wide
 

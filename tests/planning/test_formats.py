@@ -18,7 +18,7 @@ from core.planning import budget
 from core.planning.offers import Choice, choose, offers, plan_for
 from core.planning.plan import Plan
 from core.planning.planner import plan
-from tests.planning.imagined import planned
+from tests.support.imagined import planned
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 EIGHT = "Llama-3.1-8B-Instruct"

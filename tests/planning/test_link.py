@@ -10,7 +10,7 @@ from core.events import Acceptance
 from core.planning.plan import Plan
 from core.planning.slow_link import slow_note
 from core.stats import StatsRecorder
-from tests.tiny import PLAN
+from tests.support.tiny import PLAN
 
 # 10 GB and 10 middle passes: 0.6 s
 FAST = replace(PLAN, pcie_gb_per_s=25.0, expected_middle_ms=20.0, gamma=9)

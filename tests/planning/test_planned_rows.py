@@ -16,7 +16,7 @@ from core.planning.fitting import site_of
 from core.planning.plan import Plan
 from core.planning.planner import plan
 from core.planning.wording import format_plan
-from tests.planning.imagined import planned
+from tests.support.imagined import planned
 
 
 def test_the_papers_4090_row():

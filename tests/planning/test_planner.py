@@ -20,7 +20,7 @@ from core.planning.plan import Plan
 from core.planning.planner import plan
 from core.planning.stored_facts import Known
 from core.text.words import GB
-from tests.planning.imagined import planned
+from tests.support.imagined import planned
 from tests.tiers import first
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")

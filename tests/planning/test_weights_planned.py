@@ -16,7 +16,7 @@ from core.model.shapes import ModelShape
 from core.model.store.catalogue import load
 from core.planning import budget
 from core.planning.planner import plan
-from tests.planning.imagined import planned
+from tests.support.imagined import planned
 
 
 @pytest.mark.parametrize(

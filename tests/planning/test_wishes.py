@@ -13,7 +13,7 @@ from core.model.store.catalogue import draft_for, find
 from core.planning import budget
 from core.planning.fitting import site_of
 from core.planning.planner import plan
-from tests.planning.imagined import planned
+from tests.support.imagined import planned
 
 
 def test_every_override_reaches_the_plan():

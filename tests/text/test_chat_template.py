@@ -20,8 +20,8 @@ from core.model.store import catalogue, untrusted
 from core.model.store.fetch import model_folder
 from core.model.store.untrusted import written_safely
 from core.text.tokenizer import Tokenizer
-from tests.gguf_files import write_gguf
 from tests.model.test_gguf import wide
+from tests.support.gguf_files import write_gguf
 from tests.tiers import first
 
 _CHATML_BODY = """

@@ -10,7 +10,7 @@ from core.cache.streaming import StreamingKVCache
 from core.model.config import from_source
 from core.model.loader import build
 from core.training.network import DraftNetwork
-from tests.tiny import VOCAB, Named, oracle
+from tests.support.tiny import VOCAB, Named, oracle
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])

@@ -28,7 +28,7 @@ from core.training.mixing import Packer
 from core.training.reader import teach
 from core.training.taught import Packed
 from core.training.teaching import Recipe, Taught
-from tests.training.tiny_target import tiny_target
+from tests.support.tiny_target import tiny_target
 
 STYLE = ReadingStyle(
     part_prompts=("Tell it.",), join_prompts=("Tell all.",), passage_prompt="Question: {question}"

@@ -11,7 +11,7 @@ from core.model.config import load_config
 from core.training.prompts import Prompt
 from core.training.shards import LAW_TEMPERATURES, Laws
 from core.training.teacher import Teacher
-from tests.tiny import VOCAB, oracle
+from tests.support.tiny import VOCAB, oracle
 
 EOS = 7
 

@@ -19,7 +19,7 @@ from core.errors import UserError
 from core.model.loader import load_draft, load_model
 from core.training.recipe import Recipe
 from core.training.train import Site, train
-from tests.training.tiny_target import tiny_target
+from tests.support.tiny_target import tiny_target
 
 SITE = Site(torch.device("cpu"), torch.float32)
 STYLE = ReadingStyle(part_prompts=("What happens?",), answer_prompt="{question}", repetition_penalty=1.1)

@@ -9,7 +9,7 @@ import pytest
 from core.config import Settings
 from core.planning.costs import expected_tokens
 from core.tuning.choice import Measured, Selection, candidates, choose, level_zero
-from tests.tiny import PLAN
+from tests.support.tiny import PLAN
 
 FLAT = ((1, 100.0), (33, 100.0))  # milliseconds of a pass, however many rows
 SMALL, LARGE = Selection(256, 8), Selection(1024, 8)

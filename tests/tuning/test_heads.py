@@ -17,7 +17,7 @@ from core.model.store import catalogue
 from core.model.store.evidence_heads import chosen_heads, keep_heads
 from core.text.tokenizer import Frame
 from core.tuning.heads import NAMES, _chosen, find_heads
-from tests.tiny import VOCAB, engine, oracle, ours
+from tests.support.tiny import VOCAB, engine, oracle, ours
 
 STYLE = ReadingStyle(system="S", answer_prompt="About the above: {question} Answer.")
 SECTIONS, TOKENS = 7, 30

@@ -7,7 +7,7 @@ from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Finished
-from tests.fakes import CharTokenizer, FakeEngine
+from tests.support.fakes import CharTokenizer, FakeEngine
 
 STYLE = ReadingStyle(
     part_tokens=300,

@@ -11,7 +11,7 @@ from core.engine import Done
 from core.events import Acceptance, Prefill, Stats
 from core.planning.plan import Plan
 from core.text.tokenizer import Frame
-from tests.tiny import PLAN
+from tests.support.tiny import PLAN
 
 EOS, BYTES_PER_TOKEN = 3, 100
 FAKE_PLAN = replace(PLAN, model="fake", context_tokens=4000, expected_prefill_s=8.0)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from core.documents.document import Document, Section
 from core.events import Delta
-from tests.fakes import CharTokenizer, FakeEngine
-from tests.talks import STYLE, encoded
+from tests.support.fakes import CharTokenizer, FakeEngine
+from tests.support.talks import STYLE, encoded
 
 REFUSAL = STYLE.refusal
 SUMMER = "Once in the summer the keeper of the ferry painted his boat. "

@@ -1,5 +1,5 @@
 """A worker process whose engine runs on stand-ins for a card, most of its KV cache in host memory:
-`python tests/card_worker.py --parent PID`.
+`python tests/support/card_worker.py --parent PID`.
 
 CARD_TOUCH_S: seconds that a piece of host memory takes until it is ready.
 """
@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pytest  # noqa: E402
 
@@ -23,9 +23,9 @@ from core.backend.cuda import pinned  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
 from core.conversation.session import Session  # noqa: E402
 from core.engine import Engine  # noqa: E402
-from tests.backend.fake_cuda import FakeCuda  # noqa: E402
-from tests.fakes import CharTokenizer  # noqa: E402
-from tests.tiny import PLAN, VOCAB, oracle, ours  # noqa: E402
+from tests.support.fake_cuda import FakeCuda  # noqa: E402
+from tests.support.fakes import CharTokenizer  # noqa: E402
+from tests.support.tiny import PLAN, VOCAB, oracle, ours  # noqa: E402
 
 AWAY = replace(PLAN, on_chip_layers=0, staging_blocks=2, staging_block_tokens=64, staging_block_bytes=1)
 

@@ -15,7 +15,7 @@ from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.hardware.cpu import cpu_flags
 from core.model.loader import load_model
-from tests.tiny import engine
+from tests.support.tiny import engine
 
 SIZES = {
     "context_tokens": 900,

@@ -1,5 +1,5 @@
-"""A worker process with a scripted engine, for tests of the processes: `python tests/scripted_worker.py
---parent PID`.
+"""A worker process with a scripted engine, for tests of the processes: `python
+tests/support/scripted_worker.py --parent PID`.
 
 SCRIPT_SLOW: seconds per round. SCRIPT_READ: seconds per tenth of a text that is read.
 SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core import worker  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
@@ -28,7 +28,7 @@ from core.events import Loading  # noqa: E402
 def open_session(settings, *, hear):
     """The session of the worker, without a model."""
     from core.conversation.session import Session
-    from tests.fakes import CharTokenizer, FakeEngine
+    from tests.support.fakes import CharTokenizer, FakeEngine
 
     hear(Loading("Making believe", 0.5, 7.0))
     if settings.model == "endless":

@@ -16,7 +16,7 @@ from app.host.instance import Address
 from app.host.secrets import Keys
 from app.server.guard import LocalGuard
 from app.server.server import KEYED
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 SECRET = "cookie" * 6
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from core.decoding.decoder import Round
 from core.decoding.randomness import SeededRandomness
-from tests.decoding.loop import Loop
-from tests.decoding.toys import ToyModel
+from tests.support.loop import Loop
+from tests.support.toys import ToyModel
 
 
 def rounds(loop: Loop, *, tokens: int = 24, seed: int = 0, vocab: int = 3) -> list[Round]:

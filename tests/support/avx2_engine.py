@@ -1,7 +1,7 @@
 """A PC without 16-bit products, for tests: what torch and the compiled kernels use is limited to AVX2, and
 the machine says that it has no more. Run as a program; prints what it found as JSON.
 
-    ATEN_CPU_CAPABILITY=avx2 python -m tests.avx2_engine FOLDER
+    ATEN_CPU_CAPABILITY=avx2 python -m tests.support.avx2_engine FOLDER
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from core.hardware.probe import probe
 from core.model.gguf.folder import opened
 from core.model.shapes import ModelShape
 from core.planning.planner import plan
-from tests.gguf_files import write_gguf
 from tests.model.test_gguf import MIXED, wide
+from tests.support.gguf_files import write_gguf
 
 FLAGS = "fpu sse4_2 avx avx2 fma f16c bmi1 bmi2 movbe abm"
 IDS = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()

@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.backend.fake_cuda import FakeCuda, Timeline
+from tests.support.fake_cuda import FakeCuda, Timeline
 
 Range = tuple[int, int]
 

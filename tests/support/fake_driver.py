@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes, _get_current_di
 from core.backend.cuda.triton.build import COMPILER, Variant, variants
 from core.backend.cuda.triton.driver import read as read_kernel
 from core.backend.shared.quantized import Planes
-from tests.recording import Recording
+from tests.support.recording import Recording
 
 Grid = tuple[int, int, int]
 Executor = Callable[[Variant, Grid, Sequence[int]], None]

@@ -13,7 +13,7 @@ from core.decoding.decoder import Decoder, Ends
 from core.decoding.drafters import ModelDrafter, VerifiedDrafter
 from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.verify import Draft, Verdict, verify
-from tests.decoding.toys import ToyCache
+from tests.support.toys import ToyCache
 
 LOW = 0.35
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.app.fake_runtime import wait_until
+from tests.support.fake_runtime import wait_until
 
 
 def done(desk) -> None:

@@ -23,8 +23,8 @@ from core.decoding.drafters import (
 )
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
-from tests.decoding.branches import Branches
-from tests.decoding.toys import (
+from tests.support.branches import Branches
+from tests.support.toys import (
     EndsWith,
     StoredRows,
     StubbornDrafter,

@@ -24,8 +24,8 @@ from core.decoding.drafters import ModelDrafter, VerifiedDrafter
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
-from tests.decoding.by_definition import KeptRows
-from tests.decoding.toys import ToyPrivate
+from tests.support.by_definition import KeptRows
+from tests.support.toys import ToyPrivate
 
 LEAST_EXPECTED = 5.0  # per cell of the chi-square; rarer tokens share one
 

@@ -1,0 +1,1 @@
+"""What more than one test module uses: builders of files, fakes, tiny models."""
