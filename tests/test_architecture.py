@@ -6,15 +6,13 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).resolve().parent.parent
+from tests.support.source_tree import REPO, imports, modules, path_of, tree_of
+
 NO_TORCH = (
     "core.ask",
     "core.config",
@@ -48,65 +46,9 @@ CONCRETE_BACKENDS = ("core.backend.cpu.backend", "core.backend.cuda.backend")
 TORCH_CUDA = ("core.backend.cuda.backend", "core.backend.cuda.streams", "core.hardware.child")
 
 
-def modules(*packages: str) -> list[str]:
-    """Dotted names of every module below the packages."""
-    files = [path for package in packages for path in sorted((REPO / package).rglob("*.py"))]
-    return [name_of(path) for path in files]
-
-
-def name_of(path: Path) -> str:
-    parts = path.relative_to(REPO).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def path_of(module: str) -> Path:
-    path = REPO.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-@cache
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(path_of(module).read_text(encoding="utf-8"))
-
-
 def within(module: str, *packages: str) -> bool:
     """Whether the module is one of the packages or lies in one."""
     return any(module == package or module.startswith(package + ".") for package in packages)
-
-
-@cache
-def imports(module: str, *, typing: bool = False) -> frozenset[str]:
-    """Everything the module imports, `from a import b` as both a and a.b; what only type checkers read by
-    `typing` alone.
-    """
-    package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
-    found: set[str] = set()
-    for node in ast.walk(tree_of(module)) if typing else runtime_nodes(tree_of(module)):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                base = ".".join(
-                    [
-                        *package.split(".")[: len(package.split(".")) - node.level + 1],
-                        *filter(None, [node.module]),
-                    ]
-                )
-            found.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
-    return frozenset(found)
-
-
-def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes outside `if TYPE_CHECKING:`."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            for other in node.orelse:
-                yield other
-                yield from runtime_nodes(other)
-            continue
-        yield node
-        yield from runtime_nodes(node)
 
 
 def offenders(importers: list[str], *forbidden: str, allowed: tuple[str, ...] = ()) -> list[str]:
@@ -295,3 +237,16 @@ def test_every_imported_package_is_required():
             if not required & {owner.lower().replace("_", "-") for owner in installed.get(name, [name])}:
                 missing.add(f"{module} -> {name}")
     assert missing == set()
+
+
+def test_no_test_module_imports_another():
+    """What several use lies in tests/support. One drives the tests of others with faults put back."""
+    drivers = {"tests.backend.test_faults_put_back"}
+    found = {
+        f"{module} -> {name}"
+        for module in modules("tests")
+        if module not in drivers
+        for name in imports(module)
+        if re.search(r"^tests\..*\b(test_\w+|conftest)$", name) and path_of(name).is_file()
+    }
+    assert found == set()

@@ -14,8 +14,8 @@ import torch
 from core.backend.cpu.native.library import instruction_sets, library_path
 from core.config import MODES
 from core.hardware.cpu import cpu_flags
-from tests.model.test_gguf import as_stored, wide
 from tests.support.avx2_engine import IDS
+from tests.support.gguf_models import as_stored, wide
 
 pytestmark = pytest.mark.wide
 

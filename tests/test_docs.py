@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_architecture import imports, modules
+from tests.support.source_tree import imports, modules
 
 REPO = Path(__file__).resolve().parent.parent
 LAUNCHER_COMMANDS = ("test", "repair", "update", "uninstall")

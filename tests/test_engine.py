@@ -20,26 +20,13 @@ from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Prefill
-from tests.support.tiny import VOCAB, engine, oracle, ours
-
-GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
-PROMPT = [int(token) for token in torch.randint(0, VOCAB, (150,), generator=torch.Generator().manual_seed(5))]
+from tests.support.engine_runs import GREEDY, PROMPT, run
+from tests.support.tiny import engine, oracle, ours
 
 
 @pytest.fixture(scope="module")
 def tiny() -> Engine:
     return engine(ours(oracle()), draft=ours(oracle(tied=True)))
-
-
-def run(tiny: Engine, context: Context, ids: list[int], params: Params) -> tuple[list[int], str]:
-    """(answer, reason)"""
-    answer: list[int] = []
-    for event in tiny.generate(context, ids, params):
-        if isinstance(event, Done):
-            return answer, event.reason
-        if not isinstance(event, Prefill):
-            answer.extend(event.tokens)
-    raise AssertionError("generate ended without Done")
 
 
 def done(tiny: Engine, context: Context, ids: list[int], params: Params) -> Done:

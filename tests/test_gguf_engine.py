@@ -25,12 +25,12 @@ from core.model.gguf.folder import opened
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.text.tokenizer import Tokenizer
-from tests.model.test_gguf import MIXED, as_stored, wide
 from tests.support.avx2_engine import FLAGS
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import MIXED, as_stored, wide
 from tests.support.late_cache import LateBackend
+from tests.support.offloaded_engines import offloaded
 from tests.support.tiny import PLAN, engine, ours
-from tests.test_offloaded_engine import offloaded
 
 NEEDED = native_products(cpu_flags())
 KERNELS = {"compiled": cpu_flags(), "AVX2": frozenset(FLAGS.split()), "torch": frozenset()}

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.isa import LIMITS
 from core.hardware.cpu import ISA_CAP, all_cpu_flags
-from tests.conftest import REPO
+from core.paths import ROOT
 
 pytestmark = pytest.mark.wide
 
@@ -42,7 +42,7 @@ def test_the_exact_suites(cap: str):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *suites],
         env={**os.environ, **CAPS[cap]},
-        cwd=REPO,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

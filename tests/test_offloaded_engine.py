@@ -11,63 +11,22 @@ import torch
 
 from core.ask import Params
 from core.cache.full import FullKVCache
-from core.cache.offloaded import OffloadedKVCache
-from core.cache.segment import Swept
 from core.config import MODES
-from core.engine import Done, Engine
+from core.engine import Done
 from core.events import Prefill
 from core.model.llama import LlamaModel
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.late_cache import LateBackend
+from tests.support.offloaded_engines import BLOCK, CHUNK, SEGMENT, SPLITS, offloaded, offloaded_engine
 from tests.support.tiny import VOCAB, engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
-
-BLOCK, CHUNK, SEGMENT = 32, 20, 48
-SPLITS = {
-    "none": (0, None),
-    "one layer": (1, None),
-    "both layers": (2, None),
-    "two blocks of each": (2, 2),
-    "one layer, swept": (1, None),
-    "two blocks of each, swept": (2, 2),
-}
-BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 1, 150]
-
-
-def offloaded(
-    model: LlamaModel,
-    split: str,
-    capacity: int = 480,
-    *,
-    block: int = BLOCK,
-    dtype: torch.dtype | None = None,
-) -> OffloadedKVCache:
-    layers, blocks = SPLITS[split]
-    return OffloadedKVCache(
-        model.config.kv_shape,
-        capacity,
-        model.backend,
-        block_tokens=block,
-        resident_layers=layers,
-        resident_blocks=blocks,
-        staging_blocks=2,
-        fresh_tokens=40,
-        dtype=dtype,
-        swept=Swept(tokens=SEGMENT, heads=model.config.heads, step=8) if "swept" in split else None,
-    )
-
-
-def offloaded_engine(model: LlamaModel, split: str, **plan: object) -> Engine:
-    return engine(
-        model,
-        draft=ours(oracle(tied=True)),
-        new_cache=lambda capacity: offloaded(model, split, capacity + 32),
-        **plan,
-    )
 
 
 @pytest.fixture(scope="module")
 def model() -> LlamaModel:
     return ours(oracle(), backend=LateBackend())
+
+
+BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 1, 150]
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -13,52 +13,17 @@ import pytest
 import torch
 
 from core.ask import Params
-from core.cache.disk import GB, SnapshotFolder
-from core.cache.full import FullKVCache
-from core.cache.offloaded import OffloadedKVCache
-from core.cache.snapshot import SnapshotStore
 from core.config import MODES
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.events import Prefill
-from tests.support.tiny import VOCAB, engine, oracle, ours
+from tests.support.reopening import reopened
+from tests.support.tiny import VOCAB, oracle, ours
 
 REPO = Path(__file__).resolve().parent.parent
 PARAMS = Params(temperature=0.8, top_p=0.95, max_new_tokens=16, seed=3)
 BOOK = torch.randint(0, VOCAB, (1500,), generator=torch.Generator().manual_seed(5)).tolist()
 QUESTION = [5, 6, 7, 8]
-
-
-def reopened(
-    root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False
-) -> Engine:
-    """An engine as a new process makes it, with rows of `dtype`."""
-    computed = torch.float32 if dtype == torch.int8 else dtype
-    model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=computed)
-
-    def here(capacity: int) -> FullKVCache:
-        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, dtype=dtype)
-
-    def away(capacity: int) -> OffloadedKVCache:
-        return OffloadedKVCache(
-            model.config.kv_shape,
-            capacity + 32,
-            model.backend,
-            block_tokens=64,
-            resident_layers=1,
-            resident_blocks=3,
-            dtype=dtype,
-        )
-
-    made = engine(
-        model,
-        context_tokens=1800,
-        prefill_segment_tokens=256,
-        prefill_chunk_tokens=128,
-        new_cache=away if offloaded else here,
-    )
-    made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
-    return made
 
 
 def ask(

@@ -22,7 +22,7 @@ from core.planning.offers import offers
 from core.text import catalogues
 from core.text.said import said
 from core.text.words import in_language
-from tests.app.test_templating import every_region
+from tests.support.regions_shown import every_region
 
 REPO = Path(__file__).resolve().parent.parent
 LOCALE = REPO / "assets" / "locale"

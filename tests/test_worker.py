@@ -238,8 +238,8 @@ def test_pipe_held_open_by_a_stranger_does_not_keep_an_orphan():
     """
     code = (
         "import subprocess, sys, os, time\n"
-        f"p = subprocess.Popen([sys.executable, {str(HERE / 'support' / 'scripted_worker.py')!r}, '--parent', "
-        "str(os.getpid())], stdin=0)\n"
+        f"script = {str(HERE / 'support' / 'scripted_worker.py')!r}\n"
+        "p = subprocess.Popen([sys.executable, script, '--parent', str(os.getpid())], stdin=0)\n"
         "print(p.pid, flush=True)\ntime.sleep(60)"
     )
     reading, held_open = os.pipe()

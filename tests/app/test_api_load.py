@@ -14,10 +14,10 @@ from app.api.routes import Api
 from app.engine.client import Runtime
 from core.ask import Ask
 from core.config import Settings
-from tests.app.test_api_refused import BAD
-from tests.app.test_runtime import SCRIPT
 from tests.support.api_client import post
+from tests.support.bad_requests import BAD
 from tests.support.fake_runtime import wait_until
+from tests.support.scripted_engine import SCRIPT
 from tests.support.served import served
 
 pytestmark = pytest.mark.wide

@@ -15,6 +15,7 @@ from app.api.request import ApiError, model_names, wanted
 from app.api.routes import MOST_BYTES
 from app.store.library import BookEntry
 from tests.support.api_client import BOOK, ask, post
+from tests.support.bad_requests import BAD
 from tests.support.served import SECRET
 
 
@@ -44,76 +45,6 @@ def test_web_pages_and_other_hosts_are_refused_though_they_had_the_key(address, 
     assert httpx.get(url, headers={**auth, "Origin": own}).status_code == 403
     assert httpx.get(url, headers={**auth, "Host": "evil.example"}).status_code == 421
     assert "access-control-allow-origin" not in httpx.get(url, headers=auth).headers
-
-
-BAD = [
-    b"",
-    b"{",
-    b"[]",
-    b"\xff",
-    b"[" * 100_000,
-    {},
-    {"model": "gpt-4", "messages": ask()},
-    {"model": 1, "messages": ask()},
-    *(
-        {"model": BOOK, "messages": messages}
-        for messages in (
-            None,
-            [],
-            "who",
-            [1],
-            [{"role": "user"}],
-            [{"role": "tool", "content": "x"}],
-            [{"role": "assistant", "content": "x"}],
-            [*ask(), {"role": "assistant", "content": "x"}],
-            [*ask(), {"role": "system", "content": "x"}],
-            ask(" "),
-            [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
-            [{"role": "user", "content": "x", "tool_calls": []}],
-            [{"role": "user", "content": "x", "name": "Ann"}],
-            [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]}],
-            [{"role": "user", "content": [{"type": "text", "text": 5}]}],
-            ask("\ud800"),
-        )
-    ),
-    *(
-        {"model": BOOK, "messages": ask(), **more}
-        for more in (
-            {"tools": []},
-            {"temprature": 1},
-            {"\ud800": 1},
-            {"temperature": 3},
-            {"temperature": "hot"},
-            {"temperature": True},
-            {"top_p": 0},
-            {"seed": 1.5},
-            {"max_tokens": 0},
-            {"n": 2},
-            {"logprobs": True},
-            {"frequency_penalty": 0.5},
-            {"response_format": {"type": "json_object"}},
-            {"stop": ["a"] * 5},
-            {"stop": [""]},
-            {"stop": 3},
-            {"stop": 0},
-            {"max_tokens": 5, "max_completion_tokens": 9},
-            {"store": "yes"},
-            {"store": 1},
-            {"metadata": {}},
-            {"stream": "yes"},
-            {"stream_options": {"include_usage": True}},
-            {"stream": True, "stream_options": {"other": 1}},
-            {"stream_options": 0},
-            {"triforce": {"spoil": True}},
-            {"triforce": {"summary": "long"}},
-            {"triforce": {"until": 0}},
-            {"triforce": {"until": 99}},
-            {"triforce": 3},
-        )
-    ),
-    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"summary": "page"}},
-    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"until": 1}},
-]
 
 
 def test_bad_requests_are_refused_in_the_clients_own_form_and_nothing_breaks(address, key, engine):

@@ -19,8 +19,8 @@ from app.web.page import Page
 from core.ask import Ask
 from core.config import Settings
 from core.events import Delta, Failed, Finished, Prefill
-from tests.app.test_runtime import BOOK, SCRIPT, last
 from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="processes are stopped and killed by signals")
 

@@ -24,9 +24,9 @@ from core.model.store.catalogue import EMBEDDED, load
 from core.model.store.discovery import found_below
 from core.model.store.manifest import finish
 from core.text.words import in_language
-from tests.model.test_gguf import wide
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 SMALL = load()["Qwen3-0.6B-Q8_0"]
 

@@ -10,6 +10,7 @@ import pytest
 from app.store.database import STEPS
 from app.store.history import History
 from core.errors import UserError
+from tests.support.full_disks import Unreachable
 
 BEFORE_VERSIONS = """
 CREATE TABLE conversations (
@@ -114,20 +115,6 @@ def test_a_folder_that_cannot_be_used_is_said_and_nothing_is_moved(tmp_path):
     with pytest.raises(UserError, match="cannot be opened"):
         History(tmp_path / "chats.db")
     assert [one.name for one in tmp_path.iterdir()] == ["chats.db"]
-
-
-class Unreachable:
-    """A database whose disk does not answer."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self.total_changes, self.in_transaction = db.total_changes, False
-        db.close()
-
-    def execute(self, *_query) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-    def close(self) -> None:
-        """There is nothing to be closed any more."""
 
 
 def test_a_drive_that_was_away_is_found_again(tmp_path):

@@ -22,8 +22,8 @@ from app.web.page import Page
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Section
-from tests.app.test_database import Unreachable
 from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.full_disks import Unreachable, full, roomy
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -50,16 +50,6 @@ def test_each_error_is_told_by_cause_and_remedy(error, words):
     assert guarded(fail, said.append, "otherwise") == "otherwise"
     assert len(said) == 1 and words in said[0] and said[0] == in_words(error)
     assert "division" not in said[0]
-
-
-def full(history) -> None:
-    """From now on no page more fits on the disk of the conversations."""
-    pages = history._db.execute("PRAGMA page_count").fetchone()[0]
-    history._db.execute(f"PRAGMA max_page_count = {pages}")
-
-
-def roomy(history) -> None:
-    history._db.execute("PRAGMA max_page_count = 1000000")
 
 
 def test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done(desk):

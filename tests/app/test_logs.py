@@ -15,7 +15,7 @@ from app.host import logs
 from core.ask import Ask
 from core.config import Settings
 from core.errors import UserError
-from tests.app.test_runtime import BOOK, SCRIPT, last
+from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 SECRET = "the keeper hides a page"
 

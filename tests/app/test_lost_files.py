@@ -21,9 +21,9 @@ from core.errors import UserError
 from core.events import Failed, Finished
 from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
-from tests.model.test_gguf import wide
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -24,9 +24,9 @@ from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, title_of
 from core.model.store.disk_usage import kept_bytes
 from core.text.words import GB, size
-from tests.model.test_gguf import wide
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 from tests.support.hub import Hub, serving
 
 PC_PLAIN = imagined_hardware(ram_gib=16)

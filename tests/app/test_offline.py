@@ -25,9 +25,9 @@ from core.hardware.gpus import imagined_hardware
 from core.model.store import embedded
 from core.model.store.catalogue import EMBEDDED
 from core.model.store.embedded import ensure_embedded
-from tests.model.test_gguf import wide
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 # in every process that is started: a name or an address of another computer is noted, and takes half a minute
 NO_NET = """

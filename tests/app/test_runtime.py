@@ -20,13 +20,10 @@ from core.ask import Ask, Exchange
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.conversation.part_summaries import NoteStore
-from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
 from tests.support.fake_runtime import wait_until
-
-SCRIPT = Path(__file__).resolve().parent.parent / "support" / "scripted_worker.py"
-BOOK = Document("B", "", "txt", "The keeper came.\n\n" * 40, (Section("One", 0, 18 * 40),), sha256="b")
+from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 
 @pytest.fixture
@@ -44,11 +41,6 @@ def make() -> Iterator[Callable[[], Runtime]]:
 
 def ask(runtime: Runtime, question: str | None = "one", **options) -> Iterator:
     return runtime.ask(Ask(question, conversation_id="c", **options))
-
-
-def last(events: Iterator):
-    *_, event = events
-    return event
 
 
 def gone(pid: int, within_s: float = 300) -> bool:

@@ -14,9 +14,9 @@ from app.models.file_dialog import chosen_file, dialog_command
 from app.web.models import model_files_html
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from tests.model.test_gguf import wide
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 
 def saying(words: str, code: int = 0) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.cuda_device import device  # noqa: F401 (a fixture)
 from tests.support.fake_cuda import FakeCuda
 
 

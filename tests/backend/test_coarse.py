@@ -25,7 +25,7 @@ from core.hardware.cpu import cpu_flags
 from core.model.llama import LlamaModel
 from core.model.loader import build
 from core.selftest.random_model import RandomWeights, random_config
-from tests.backend.test_products import KINDS, inputs, matrix
+from tests.support.quantized_inputs import KINDS, inputs, matrix
 from tests.support.tiny import PLAN, engine
 
 LIBRARY = library_path("products")

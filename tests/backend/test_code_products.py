@@ -25,13 +25,13 @@ from core.cache.full import FullKVCache
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import BITS as KINDS
 from core.model.loader import load_model
-from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
-from tests.backend.test_products import inputs, matrix
-from tests.model.test_gguf import MIXED, wide
+from tests.support.cuda_device import Device, Stream
+from tests.support.engine_runs import PROMPT
 from tests.support.fake_driver import EXECUTORS, Grid, Library, promise
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import MIXED, wide
+from tests.support.quantized_inputs import inputs, matrix
 from tests.support.recording import Recording
-from tests.test_engine import PROMPT
 
 HALF = (torch.bfloat16, torch.float16)
 WHOLE_GROUPS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")  # SmolLM2's 576 columns are no whole number of 256

@@ -8,22 +8,8 @@ import torch
 from core.backend.cpu import backend as cpu
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.merge import merge
+from tests.support.attention_cases import SHAPES
 from tests.support.reference import BLOCK, dense, material
-
-SHAPES = [
-    (1, 1, True),
-    (1, 32, True),
-    (1, 33, True),
-    (1, 77, False),
-    (3, 3, True),
-    (5, 40, True),
-    (5, 64, False),
-    (17, 96, True),
-    (60, 60, True),
-    (60, 130, True),
-    (60, 130, False),
-    (96, 97, True),
-]
 
 
 @pytest.mark.parametrize(("n", "length", "causal"), SHAPES)

@@ -26,12 +26,12 @@ from core.cache.retrieval import RetrievalKVCache
 from core.decoding.refresh import RetrievalRefresh
 from core.errors import DeviceLost
 from core.hardware.measured import Measurements, Trials, trials_on
-from tests.backend.test_cuda_graphs_without_a_gpu import Device, Stream, device  # noqa: F401 (a fixture)
+from tests.support.cuda_device import Device, Stream
+from tests.support.engine_runs import PROMPT
 from tests.support.fake_driver import Grid, Library, promise
 from tests.support.reference import dense, material
 from tests.support.replays import BUSY, Level0, Middle, compare
 from tests.support.tiny import oracle, ours
-from tests.test_engine import PROMPT
 
 DTYPE = torch.bfloat16
 OLD, NEW = 2.0, 1.0  # seconds of the library's kernel and of ours

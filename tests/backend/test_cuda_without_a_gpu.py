@@ -29,10 +29,10 @@ from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.llama import LlamaModel
 from tests.support import fake_cuda
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.fake_cuda import GIB, FakeCuda
 from tests.support.imagined import planned
 from tests.support.tiny import engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 from tests.tiers import first
 
 

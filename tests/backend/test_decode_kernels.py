@@ -24,12 +24,10 @@ from core.backend.cuda.triton.driver import Driver
 from core.backend.shared import blockwise, library_attention
 from core.backend.shared.kv_rows import CODES, as_rows, numbers
 from core.backend.shared.merge import joined, merge
-from tests.backend.test_native import HERE
+from tests.support.attention_cases import CASES, HERE, LONG, ROUNDED
 from tests.support.fake_driver import EXECUTORS, Library
 from tests.support.reference import dense, material, seen_to
 
-# of 16-bit shares, each off by half a last place at most; who sums fp32 shares in fp32 is exact
-ROUNDED = {torch.float32: 2e-5, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 LSE = 2e-5
 
 
@@ -90,32 +88,6 @@ if "interpreter" in EXECUTORS:
         partial(compiled, "interpreter", rows=CODES), HALF, slow=True, codes=True
     )
 
-# rows, tokens, tokens of a block, query heads, KV heads, own rows at the end: tiles, splits and blocks that
-# end anywhere, own rows over a border of blocks and over several, splits without a visible key, odd groups
-CASES = [
-    (1, 1, 32, 16, 2, True),
-    (1, 300, 512, 4, 4, False),
-    (2, 65, 32, 16, 2, True),
-    (2, 64, 64, 2, 2, True),
-    (3, 40, 1024, 4, 2, True),
-    (4, 70, 48, 9, 3, True),
-    (7, 200, 96, 14, 2, True),
-    (7, 200, 96, 7, 1, False),
-    (17, 150, 64, 8, 1, True),
-    (17, 17, 512, 2, 2, True),
-    (33, 170, 128, 4, 1, True),
-    (33, 96, 32, 2, 2, False),
-    (40, 100, 40, 2, 1, True),
-    (40, 64, 16, 1, 1, True),
-]
-LONG = [
-    (1, 700, 512, 9, 3, True),
-    (4, 1025, 512, 8, 2, True),
-    (5, 5000, 4096, 4, 4, True),
-    (9, 1500, 512, 16, 2, False),
-    (17, 2000, 2048, 4, 4, True),
-    (33, 1536, 512, 9, 3, True),
-]
 WHO = [
     pytest.param(kind, dtype, dim, id=f"{name}-{str(dtype)[6:]}-{dim}")
     for name, kind in KINDS.items()

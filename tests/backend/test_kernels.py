@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from core.backend.cuda.streams import contiguous_runs
 from core.backend.shared import library_attention
 from core.backend.shared.blockwise import attend_blocks
-from tests.backend.test_cpu_attention import SHAPES
+from tests.support.attention_cases import SHAPES
 from tests.support.reference import dense, material
 
 # many rows over whole blocks, few rows over several, own rows that begin in one block and end in the next or

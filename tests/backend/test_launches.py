@@ -19,10 +19,10 @@ from core.cache.base import KVCache, KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.decoding import decoder, sampling, verify
 from core.model.llama import LlamaModel
-from tests.backend.test_peak_memory import flash
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.fake_cuda import FakeCuda
+from tests.support.flash_kernel import flash
 from tests.support.tiny import engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 
 BLOCK, HEADS = 8, 4
 # as counted; a block of 128 MB is on the bus for milliseconds, so many launches take a tenth of one

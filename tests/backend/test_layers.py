@@ -285,7 +285,7 @@ def test_a_library_that_computes_wrongly_is_not_used(monkeypatch, caplog):
 
 def test_matrices_of_several_formats_are_one_above_the_other(kernel):
     """As the quantised checkpoints mix them: values in another format than queries and keys."""
-    from tests.backend.test_products import matrix
+    from tests.support.quantized_inputs import matrix
 
     config = random_config(
         layers=1, hidden=256, heads=4, kv_heads=2, head_dim=64, intermediate=256, vocab=211

@@ -17,13 +17,11 @@ from core.backend.base import Sums
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import attention, build
 from core.backend.cpu.native.attention import NativeAttention, native_attention
-from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
+from core.backend.cpu.native.library import torch_openmp
 from core.backend.shared.kv_rows import CODES, as_rows, numbers
 from core.hardware.cpu import cpu_flags
+from tests.support.attention_cases import HERE, LIBRARY
 from tests.support.reference import dense, material
-
-LIBRARY = library_path("attention")
-HERE = instruction_sets(cpu_flags()) if LIBRARY else []
 
 
 @pytest.fixture(scope="module", params=HERE or [""])

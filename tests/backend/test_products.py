@@ -12,15 +12,12 @@ from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import products
 from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
 from core.backend.cpu.native.products import NativeProducts, native_products
-from core.backend.shared.quantized import Planes, stacked
+from core.backend.shared.quantized import stacked
 from core.hardware.cpu import cpu_flags
-from core.model.gguf.dequantize import planes
-from core.model.gguf.reader import BITS
-from tests.model.test_gguf_blocks import random_blocks
+from tests.support.quantized_inputs import KINDS, inputs, matrix
 
 LIBRARY = library_path("products")
 HERE = instruction_sets(cpu_flags()) if LIBRARY else []
-KINDS = (*BITS, "BF16")  # the last are the weights themselves
 
 
 @pytest.fixture(scope="module", params=HERE or [""])
@@ -29,16 +26,6 @@ def kernel(request) -> NativeProducts:
     if not request.param:
         pytest.skip("no library for this computer")
     return NativeProducts(LIBRARY, request.param, openmp=torch_openmp())
-
-
-def matrix(kind: str, rows: int = 67, columns: int = 512) -> Planes:
-    if kind == "BF16":
-        return Planes.of_numbers(inputs(rows, columns, torch.bfloat16))
-    return planes(random_blocks(kind, rows=rows, columns=columns, seed=rows), kind, (rows, columns))
-
-
-def inputs(n: int, columns: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(n, columns, generator=torch.Generator().manual_seed(n)).to(dtype)
 
 
 @pytest.mark.parametrize("kind", KINDS)

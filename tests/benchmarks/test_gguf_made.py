@@ -15,8 +15,8 @@ from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.lora import save
 from core.model.shapes import Sizes
-from tests.model.test_gguf import logits, wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import logits, wide
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from benchmarks import contenders, larger
 from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.folder import opened
 from core.model.loader import load_model
-from tests.benchmarks.test_peers import row
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
+from tests.support.peer_rows import row
 
 
 def case(load: float, ours: dict) -> dict:

@@ -23,23 +23,10 @@ from core.cache.full import FullKVCache
 from core.config import Settings
 from core.model.config import load_config
 from core.model.loader import Weights, build
+from tests.support.peer_rows import row
 from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (200,), generator=torch.Generator().manual_seed(5))]
-
-
-def row(context: int, prefill_s: float, tbt_ms: float, distinct: float = 0.9) -> dict:
-    return {
-        "context": context,
-        "prefill_s": prefill_s,
-        "tbt_mean_ms": tbt_ms,
-        "tbt_p50_ms": tbt_ms,
-        "tbt_p95_ms": tbt_ms,
-        "turns_ms": [tbt_ms],
-        "spread": 0.0,
-        "distinct_4grams": distinct,
-        "tokens": [],
-    }
 
 
 DONE = {

@@ -26,8 +26,8 @@ from core.cache.full import FullKVCache
 from core.model.config import load_config
 from core.model.gguf.folder import opened
 from core.model.loader import build, load_model, weights_in
-from tests.model.test_gguf import IDS, wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import IDS, wide
 
 
 @pytest.fixture

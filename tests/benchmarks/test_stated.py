@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.stated import StatedComposer, StatedRandomness
 from core.engine import Done
+from tests.support.engine_runs import GREEDY, PROMPT
 from tests.support.tiny import PLAN, engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT
 
 
 @pytest.mark.parametrize(("retrieval", "draft"), [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])

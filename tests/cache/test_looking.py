@@ -10,28 +10,14 @@ from core.cache.full import FullKVCache
 from core.cache.query_recorder import Head, Looking
 from core.config import MODES
 from core.model.llama import LlamaModel
+from tests.support.dense_attention import dense
+from tests.support.engine_runs import PROMPT, run
 from tests.support.late_cache import LateBackend
+from tests.support.offloaded_engines import SPLITS, offloaded, offloaded_engine
 from tests.support.tiny import engine, oracle, ours
-from tests.test_engine import PROMPT, run
-from tests.test_offloaded_engine import SPLITS, offloaded, offloaded_engine
 
 BORDERS = [7, 20, 21, 64, 111]
 HEADS = (Head(1, 3), Head(0, 0), Head(1, 0), Head(0, 2))
-
-
-def dense(model: torch.nn.Module, ids: list[int], heads, tokens: range, borders) -> list[list[float]]:
-    """The same by transformers' own attention: of each row the part on the text, made to sum to 1."""
-    with torch.no_grad():
-        layers = model(torch.tensor([ids]), output_attentions=True).attentions
-    found = []
-    for layer, head in heads:
-        rows = layers[layer][0, head, list(tokens), borders[0] : borders[-1]].double()
-        mean = (rows / rows.sum(-1, keepdim=True)).mean(0)
-        stretches = zip(borders, borders[1:], strict=False)
-        found.append(
-            [float(mean[a - borders[0] : b - borders[0]].sum()) / (b - a) ** 0.5 for a, b in stretches]
-        )
-    return found
 
 
 def read(model: LlamaModel, cache, looking: Looking, ids: list[int], *, prefilled: int) -> None:

@@ -12,8 +12,8 @@ from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.wire import pack_ask, unpack_ask
-from tests.conversation.test_wiring import TEXT, TinyTokenizer
 from tests.support.tiny import engine, oracle, ours
+from tests.support.tiny_tokenizer import TEXT, TinyTokenizer
 
 SHORT = TEXT[: len(TEXT) // 2]
 BOOK = Document("B", "", "txt", SHORT, (Section("One", 0, len(SHORT)),), sha256="b")

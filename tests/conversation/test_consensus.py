@@ -10,9 +10,9 @@ from core.ask import Params
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
 from core.events import Verified
-from tests.conversation.test_passages import HIDDEN, QUESTION, STYLE, reader, shown, told
 from tests.support.fakes import CharTokenizer
-from tests.support.talks import ask, encoded, finished, make
+from tests.support.ferry import HIDDEN, QUESTION, reader, shown, told
+from tests.support.talks import STYLE, ask, encoded, finished, make
 
 PLANK = "Under the third plank of the jetty."
 WELL = "Oddo hid it."

@@ -17,8 +17,8 @@ from core.conversation.contexts import ContextShelf
 from core.decoding.context import Context
 from core.engine import Engine
 from core.errors import UserError
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.tiny import engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 
 
 class OutOfMemory(RuntimeError):

@@ -12,9 +12,9 @@ from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Finished
-from tests.conversation.test_wiring import BOOK, TinyTokenizer, fed
 from tests.support.fakes import FakeContext
 from tests.support.tiny import engine, oracle, ours
+from tests.support.tiny_tokenizer import BOOK, TinyTokenizer, fed
 
 OTHERS = [
     replace(BOOK, sha256=letter, text=text, sections=(Section("One", 0, len(text)),))

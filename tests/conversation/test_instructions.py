@@ -9,8 +9,8 @@ import pytest
 from core.ask import MOST_INSTRUCTIONS, Ask, Exchange
 from core.errors import UserError
 from core.wire import pack_ask, unpack_ask
-from tests.conversation.test_passages import HIDDEN, QUESTION, prompts, reader, told
 from tests.support.fakes import CharTokenizer
+from tests.support.ferry import HIDDEN, QUESTION, prompts, reader, told
 from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt
 
 GERMAN = "Answer in German, briefly."

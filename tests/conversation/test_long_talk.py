@@ -18,11 +18,11 @@ from core.documents import read_document
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Finished
-from tests.conftest import REPO
+from core.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.md"
+SAMPLE = ROOT / "assets" / "samples" / "the-thursday-clock.md"
 WHO = ("Dorcas Pell", "Mr. Ormerod", "Isaac Rudd", "the lamp-boy", "the Deacon")
 QUESTIONS = [f"What does {who} {does}?" for does in ("do", "say", "find", "want") for who in WHO]
 MOST_NEW = 60  # tokens of a question and its frame

@@ -17,9 +17,9 @@ from core.events import Looked
 from core.evidence import passages as cutting
 from core.evidence.attention_evidence import strongest
 from core.evidence.passages import passages, sentences
-from tests.cache.test_looking import dense
-from tests.conversation.test_wiring import TinyTokenizer
+from tests.support.dense_attention import dense
 from tests.support.tiny import engine, oracle, ours
+from tests.support.tiny_tokenizer import TinyTokenizer
 
 HEADS = (Head(1, 3), Head(0, 1))
 STORY = (

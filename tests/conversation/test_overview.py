@@ -10,9 +10,9 @@ from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
 from core.events import Delta
 from core.evidence.support import UNSAID, Evidence
-from tests.conversation.test_telling import long_book
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import STYLE, ask, encoded, finished, make, turns
+from tests.support.told_books import long_book
 
 READER = replace(STYLE, passages=True, summaries="own", part_tokens=1500, whole_tokens=1600)
 TELLER = replace(READER, summaries="supported")

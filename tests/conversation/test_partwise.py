@@ -15,9 +15,9 @@ from core.conversation.standing import Slot
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Reading, Standing
 from core.wire import pack, unpack
-from tests.conversation.test_telling import long_book, stands_in, style
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import ask, encoded, finished, make
+from tests.support.told_books import long_book, stands_in, style
 
 STYLE = style("supported", supported=0.3)
 DRAWING = dataclasses.replace(STYLE, tellings=3)

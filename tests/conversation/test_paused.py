@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from core.ask import Ask
-from core.conversation.part_summaries import NoteStore
-from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Event, Finished, Prefill, Reading
-from tests.conversation.test_wiring import TinyTokenizer
-from tests.test_reopen import reopened
+from tests.support.paused_sessions import STYLE, TEXT, opened
 
-SENTENCE = "On day {day} the water stood at {day} feet, and Mara wrote it on the door of the boathouse.\n\n"
-TEXT = "".join(SENTENCE.format(day=day) for day in range(14))
 BOOK = Document("B", "", "txt", TEXT, (Section("One", 0, len(TEXT)),), sha256="b")
 SEGMENT = 256  # tokens of the engine's prefill segments
-
-
-def opened(folder: Path, style: ReadingStyle) -> Session:
-    return Session(
-        reopened(folder),
-        TinyTokenizer(),
-        style,
-        allowance_bytes=1 << 30,
-        notes=NoteStore(folder / "notes"),
-        read_whole_s=1e6,
-    )
 
 
 def answer(
@@ -52,9 +35,6 @@ def prefilled(events: list[Event]) -> int:
 
 def half_read(events: list[Event]) -> bool:
     return prefilled(events) >= 3 * SEGMENT
-
-
-STYLE = ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?", note_tokens=8)
 
 
 def test_a_paused_book_goes_on_in_the_next_process(tmp_path):

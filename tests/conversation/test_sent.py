@@ -7,9 +7,9 @@ from pathlib import Path
 from core.ask import Ask, Exchange
 from core.cache.disk import SnapshotFolder
 from core.events import Finished
-from tests.conversation.test_paused import STYLE, TEXT, opened
-from tests.conversation.test_wiring import TinyTokenizer
+from tests.support.paused_sessions import STYLE, TEXT, opened
 from tests.support.talks import make
+from tests.support.tiny_tokenizer import TinyTokenizer
 
 TOKENS = len(TEXT) + 1  # with the system's
 

@@ -11,8 +11,8 @@ from core.config import MODES
 from core.conversation.verification import verify_answer
 from core.decoding.verify import verify
 from core.engine import Engine
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.tiny import engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 
 
 @pytest.fixture(scope="module")

@@ -12,25 +12,11 @@ import torch
 from core.cache.base import KVShape
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.snapshot import SnapshotStore
+from tests.support.laws import EXACT, LEVELS
 from tests.support.loop import PROMPT, Loop, distance, exact_law, plain_law
 from tests.tiers import first
 
 pytestmark = pytest.mark.usefixtures("either_way")
-
-EXACT = 1e-9
-LEVELS = {
-    "plain": {"drafter": "none", "middle": "none"},
-    "draft": {"drafter": "model", "middle": "none"},
-    "ngram": {"drafter": "ngram", "middle": "none"},
-    "streaming": {"drafter": "none", "middle": "streaming"},
-    "retrieval": {"drafter": "none", "middle": "retrieval"},
-    "triforce": {"drafter": "model", "middle": "retrieval"},
-    "triforce, n-gram": {"drafter": "ngram", "middle": "retrieval"},
-    "triforce, perfect draft": {"drafter": "perfect", "middle": "retrieval"},
-    "triforce, perfect middle": {"drafter": "model", "middle": "itself"},
-    "triforce, stubborn draft": {"drafter": "stubborn", "middle": "retrieval"},
-    "triforce, wrong draft": {"drafter": "wrong", "middle": "streaming"},
-}
 
 
 def check(loop: Loop, **how: object) -> None:

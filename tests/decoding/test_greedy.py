@@ -17,6 +17,7 @@ from core.config import MODES
 from core.engine import Done, Engine
 from core.events import Prefill
 from tests.support.embedded import embedded
+from tests.support.greedy_answers import answer
 from tests.support.tiny import engine, oracle, ours
 
 pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
@@ -29,12 +30,6 @@ PROMPTS = (
     "1, 2, 3, 5, 8, 13, 21,",
     "def mean(values):\n    return",
 )
-
-
-def answer(machine: Engine, ids: list[int], params: Params) -> list[int]:
-    """The answer's tokens, in a context of its own."""
-    events = machine.generate(machine.new_context(machine.context_tokens), ids, params)
-    return [token for event in events if not isinstance(event, (Prefill, Done)) for token in event.tokens]
 
 
 def watched_answer(machine: Engine, ids: list[int], params: Params) -> list[int]:

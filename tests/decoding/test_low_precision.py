@@ -17,14 +17,14 @@ from core.config import MODES
 from core.conversation.verification import NEAR_TIE, gap, verify_answer
 from core.decoding.sampling import Sampling
 from core.engine import Engine
-from tests.conftest import REPO
-from tests.decoding.test_greedy import answer
+from core.paths import ROOT
 from tests.support.embedded import kv_in_8_bits, low_precision
+from tests.support.greedy_answers import answer
 
 log = logging.getLogger(__name__)
 pytestmark = pytest.mark.every_isa
 
-BOOK = REPO / "assets" / "samples" / "the-thursday-clock.md"
+BOOK = ROOT / "assets" / "samples" / "the-thursday-clock.md"
 MOST_NEAR_TIES = 0.05  # benchmarks/results/precision.json has about 1% in bf16
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from core.decoding.drafters import NgramDrafter
 from core.decoding.ngrams import NgramIndex
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.tiny import engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 
 
 def most_recent(ids: list[int], longest: int, shortest: int) -> int | None:

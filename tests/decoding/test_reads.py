@@ -18,16 +18,16 @@ from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, Verdict, draw, verify
 from core.model import cuda_graphs, llama
 from core.model.llama import LlamaModel
-from tests.decoding.conftest import unseen
-from tests.decoding.test_exact_law import EXACT, LEVELS
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.far import Far, far_away
+from tests.support.laws import EXACT, LEVELS
 from tests.support.loop import Loop, distance, exact_law, plain_law
 from tests.support.recording import RecordingBackend
 from tests.support.replays import prepared
 from tests.support.rounds import rounds
 from tests.support.tiny import engine, oracle, ours
 from tests.support.toys import ToyModel
-from tests.test_engine import GREEDY, PROMPT, run
+from tests.support.unseen_cases import unseen
 
 SAMPLINGS = {
     "greedy": {"temperature": 0.0},

@@ -19,7 +19,7 @@ from core.backend.cpu.backend import CpuBackend
 from core.decoding import decoder as outer_level
 from core.decoding import drafters as middle_level
 from core.decoding.verify import verify
-from tests.conftest import REPO
+from core.paths import ROOT
 from tests.support import mutants
 from tests.support.by_definition import logits_over
 from tests.support.embedded import embedded, low_precision
@@ -36,7 +36,7 @@ LEAST_FLIPPED = 100  # bytes of keys that such noise changes, of 1.4 million
 KV_8 = "8-bit KV"
 ONE_STEP = 1.0  # of a code: half by rounding, and what the numbers before it differ by
 SAMPLINGS = [(0.6, 0.9), (1.0, 1.0)]
-BOOK = REPO / "assets" / "samples" / "the-light-on-the-holm.md"
+BOOK = ROOT / "assets" / "samples" / "the-light-on-the-holm.md"
 # tokens of the book; between them, next tokens of many kinds at both temperatures
 PAGES = ((40, 294), (40, 359))
 

@@ -20,14 +20,14 @@ from core.backend.shared import linear
 from core.cache.full import FullKVCache
 from core.model.llama import LlamaModel
 from core.model.loader import load_model
-from tests.conftest import REPO
+from core.paths import ROOT
 from tests.support.embedded import compiled
 from tests.support.tiny import VOCAB, oracle, ours
 from tests.tiers import first
 
 pytestmark = pytest.mark.every_isa
 
-BOOK = REPO / "assets" / "samples" / "the-thursday-clock.md"
+BOOK = ROOT / "assets" / "samples" / "the-thursday-clock.md"
 BLOCK_TOKENS = 32
 BEHIND = 61  # tokens: the rows cross a block's border
 ROW_COUNTS = (2, 3, 5, 8, 9, 17, 33)

@@ -12,17 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.real import launched
+from tests.support.browsing import DROP
 
 # Gradio's words when a page is left while its channel is open
 LEAVING = ("signal is aborted", "BodyStreamBuffer was aborted", "Connection errored out")
-DROP = """([data, name, selector]) => {
-  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
-  const transfer = new DataTransfer();
-  transfer.items.add(new File([bytes], name));
-  const target = document.querySelector(selector);
-  for (const type of ["dragenter", "dragover", "drop"])
-    target.dispatchEvent(new DragEvent(type, { bubbles: true, cancelable: true, dataTransfer: transfer }));
-}"""
 # this machine alone: its address, and the name that the page lives under
 HERE = re.compile(r"(data|blob):|http://(127\.0\.0\.1|triforce-[0-9a-f]{16}\.localhost):\d+/")
 FLAGS = (
@@ -159,11 +152,3 @@ def drop() -> Callable:
 def sample() -> Path:
     """The project's own book."""
     return Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-thursday-clock.epub"
-
-
-def admission(page) -> dict[str, str]:
-    """Lets a request of the test's own in, as the page's cookie does. It goes to 127.0.0.1, since
-    not every resolver knows the page's name.
-    """
-    (cookie,) = page.context.cookies()
-    return {"Cookie": f"{cookie['name']}={cookie['value']}"}

@@ -12,18 +12,14 @@ import pytest
 from app.models.catalogue import Models
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from tests.e2e.conftest import admission
-from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.support.browsing import admission, engine
+from tests.support.fake_runtime import ANSWER, SUMMARY, wait_until
 from tests.support.hub import serving
 from tests.support.page_looks import at_sizes
 
 LONG = "\n\n".join([SUMMARY] * 20)  # long enough to be stopped on a slow machine
 WIDE, WINDOW = (1920, 1080), (1280, 800)
 pytestmark = pytest.mark.e2e
-
-
-def engine(**options):
-    return FakeRuntime(**{"pace": 0.05, **options})
 
 
 def number(page, ident: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +10,8 @@ import pytest
 
 from app.desk.desk import ENDING_S
 from core.events import Finished
-from tests.e2e.test_accessible import problems
-from tests.e2e.test_conversations import ask
+from tests.support.accessibility import problems
+from tests.support.browsing import ask, shot
 from tests.support.fake_runtime import ANSWER, FakeRuntime
 from tests.support.page_looks import at_sizes, in_both_schemes
 
@@ -36,11 +35,6 @@ class SlowToEnd(FakeRuntime):
                 self.heard.wait(10)
                 time.sleep(self.ending_s)
             yield event
-
-
-def shot(page, name: str) -> None:
-    if folder := os.environ.get("TRIFORCE_SHOTS"):
-        page.screenshot(path=f"{folder}/{name}.png")
 
 
 def test_what_the_page_offers_to_ask_is_asked(serve, open_page, drop, sample):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.test_accessible import problems
+from tests.support.accessibility import problems
 from tests.support.fake_runtime import FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e

@@ -7,17 +7,12 @@ import os
 import pytest
 
 from core.ask import Ask
-from tests.e2e.test_accessible import problems
+from tests.support.accessibility import problems
+from tests.support.browsing import ask
 from tests.support.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e
 REUSED = r"/\d,\d{3} reused/.test(document.querySelector('#stat-prefill')?.innerText ?? '')"
-
-
-def ask(page, question: str, *, answers: int) -> None:
-    page.fill("#question textarea", question)
-    page.press("#question textarea", "Enter")
-    page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
 
 
 def test_conversations_are_named_deleted_and_brought_back(serve, open_page, drop, sample):

@@ -18,12 +18,11 @@ from app.store.database import STEPS
 from core.config import Settings
 from core.documents import read_document
 from core.events import Loading, Prefill
-from tests.app.test_database import Unreachable
-from tests.app.test_faults import full, roomy
-from tests.app.test_runtime import SCRIPT
-from tests.e2e.test_accessible import problems
-from tests.e2e.test_asking import shot
+from tests.support.accessibility import problems
+from tests.support.browsing import shot
 from tests.support.fake_runtime import SUMMARY, FakeRuntime
+from tests.support.full_disks import Unreachable, full, roomy
+from tests.support.scripted_engine import SCRIPT
 
 pytestmark = pytest.mark.e2e
 FIRST, SECOND = "Who keeps the clocks?", "And who moved their hands?"

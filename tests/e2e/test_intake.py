@@ -11,8 +11,7 @@ import pytest
 
 from core.documents import read_document
 from core.errors import ScannedPages
-from tests.e2e.conftest import admission
-from tests.e2e.test_app import engine
+from tests.support.browsing import admission, engine
 
 DROP_ALL = """(files) => {
   const transfer = new DataTransfer();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.test_narrow import FOCUSED, tab_to
+from tests.support.browsing import FOCUSED, tab_to
 from tests.support.fake_runtime import ANSWER, FakeRuntime
 
 pytestmark = pytest.mark.e2e

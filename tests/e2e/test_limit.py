@@ -11,7 +11,7 @@ import pytest
 
 from app.engine.client import Runtime
 from core.config import Settings
-from tests.e2e.test_conversations import ask
+from tests.support.browsing import ask
 
 pytestmark = pytest.mark.e2e
 WORKER = (sys.executable, str(Path(__file__).resolve().parent.parent / "support" / "scripted_worker.py"))

@@ -15,7 +15,7 @@ from app.models.progress import Fetching
 from app.store.relocation import Move
 from core.ask import Ask
 from core.hardware.gpus import imagined_hardware
-from tests.e2e.test_open_book import select
+from tests.support.browsing import select
 from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.page_looks import look
 

@@ -20,10 +20,10 @@ from core import paths
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.store import catalogue
-from tests.e2e.conftest import DROP
-from tests.model.test_gguf import wide
+from tests.support.browsing import DROP
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 from tests.support.hub import serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

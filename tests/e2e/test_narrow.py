@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.ask import Ask
-from tests.e2e.test_accessible import problems
+from tests.support.accessibility import problems
+from tests.support.browsing import FOCUSED, tab_to
 from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.page_looks import at_sizes
 
@@ -28,7 +29,6 @@ FRAMES = """() => new Promise((done) => {
   const step = () => (left -= 1) ? requestAnimationFrame(step) : done();
   requestAnimationFrame(step);
 })"""
-FOCUSED = "document.activeElement.matches(%r)"
 
 
 def opened(serve, open_page, size=(1280, 800)):
@@ -194,17 +194,6 @@ def test_an_offer_of_a_model_leaves_room_for_the_book(serve, open_page):
     page.wait_for_selector(".model-offer", state="hidden")
     title, choices = (page.locator(name).bounding_box() for name in (".card h2", "#summarize"))
     assert title["y"] > 0 and title["y"] + title["height"] < choices["y"]
-
-
-def tab_to(page, name: str) -> None:
-    """By the Tab key alone."""
-    for _ in range(60):
-        if page.evaluate(FOCUSED % name):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError(
-        f"{name} is not to be reached: {page.evaluate('document.activeElement.outerHTML')[:200]}"
-    )
 
 
 def test_from_the_first_book_to_its_page_without_a_mouse(serve, open_page):

@@ -4,37 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.test_narrow import tab_to
+from tests.support.browsing import select, tab_to
 from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.page_looks import DRAWN
 
 pytestmark = pytest.mark.e2e
-SELECTED = """(wanted) => {
-  if (!document.querySelector('.selected').hidden) return true;
-  const walk = document.createTreeWalker(document.querySelector('.reader-text'), NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const at = walk.currentNode.data.indexOf(wanted);
-    if (at < 0) continue;
-    const range = document.createRange();
-    range.setStart(walk.currentNode, at);
-    range.setEnd(walk.currentNode, at + wanted.length);
-    walk.currentNode.parentElement.scrollIntoView({ block: 'center' });
-    getSelection().removeAllRanges();
-    getSelection().addRange(range);
-    return false;
-  }
-}"""
 IN_SIGHT = """(selector) => {
   const box = document.querySelector(selector)?.getBoundingClientRect();
   const pane = document.querySelector('.reader-text').getBoundingClientRect();
   return box && box.height && box.top >= pane.top - 2 && box.bottom <= pane.bottom + 2;
 }"""
-
-
-def select(page, words: str) -> None:
-    """Words of the open book are selected, in sight; again, if the page draws itself anew meanwhile."""
-    page.wait_for_selector(".selected", state="hidden")
-    page.wait_for_function(SELECTED, arg=words, polling=250)
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from core.events import Acceptance
-from tests.e2e.test_accessible import problems
-from tests.e2e.test_asking import shot
-from tests.e2e.test_conversations import ask
+from tests.support.accessibility import problems
+from tests.support.browsing import ask, shot
 from tests.support.fake_runtime import ANSWER, FakeRuntime
 from tests.support.page_looks import in_both_schemes
 

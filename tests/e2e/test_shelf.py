@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.ask import Ask
-from tests.e2e.test_accessible import problems
-from tests.e2e.test_asking import shot
+from tests.support.accessibility import problems
+from tests.support.browsing import shot
 from tests.support.fake_runtime import FakeRuntime, wait_until
 
 pytestmark = pytest.mark.e2e

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from core.ask import Ask
-from tests.e2e.test_asking import shot
+from tests.support.browsing import shot
 from tests.support.fake_runtime import SUMMARY, FakeRuntime, wait_until
 from tests.support.page_looks import at_sizes
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from core.events import Loading
-from tests.e2e.test_accessible import problems
-from tests.e2e.test_asking import shot
+from tests.support.accessibility import problems
+from tests.support.browsing import shot
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.page_looks import at_sizes
 

@@ -22,12 +22,11 @@ from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES
 from core.engine import Engine
 from core.model.llama import LlamaModel
-from tests.backend.test_cpu_attention import SHAPES
-from tests.backend.test_decode_kernels import CASES, LONG, ROUNDED
+from tests.support.attention_cases import CASES, LONG, ROUNDED, SHAPES
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.reference import dense, material
 from tests.support.replays import BUSY, Level0, Middle, compare, prepared
 from tests.support.tiny import FAMILIES, engine, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 HALF = [torch.float16, torch.bfloat16]

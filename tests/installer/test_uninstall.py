@@ -13,14 +13,13 @@ import pytest
 
 from core.model.store.manifest import MARKER
 from core.model.store.manifest import MOVED as MODEL_MOVED
-from core.paths import pointer
+from core.paths import ROOT, pointer
 from installer import caches, places, uninstall
 from installer.environment import Environment
 from installer.lock import locked
 from installer.packages import SetupError
-from tests.installer.conftest import REPO
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 from tests.support.hub import serving
 
 posix_only = pytest.mark.skipif(os.name == "nt", reason="the menu of Linux")
@@ -259,6 +258,6 @@ def test_a_model_from_the_hub_leaves_nothing_outside_the_data_folder(tmp_path):
     with serving() as (hub, url):
         hub.files = {"a.gguf": write_gguf(tmp_path / "a.gguf", wide(), "Q8_0").read_bytes()}
         command = [sys.executable, "-c", program]
-        subprocess.run(command, cwd=REPO, env={**environ, "HF_ENDPOINT": url}, check=True, timeout=120)
+        subprocess.run(command, cwd=ROOT, env={**environ, "HF_ENDPOINT": url}, check=True, timeout=120)
     assert (data / "models" / "a" / "a.gguf").is_file()
     assert files(home) == []

@@ -16,8 +16,8 @@ from core.model.gguf.quantize_blocks import q8_0
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.store.embedded import ADAPTER, ADAPTER_SHA256, _sha256, ensure_embedded
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 REPO = Path(__file__).parents[2]
 MOST_BYTES = 20_000_000

@@ -17,8 +17,8 @@ from core.model.shapes import FAMILIES, ModelShape
 from core.model.store import catalogue
 from core.model.store.catalogue import EMBEDDED, draft_for, find, from_folder, load
 from core.text.words import size
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 CONFIG = {
     "model_type": "llama",

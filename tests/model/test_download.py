@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,34 +21,10 @@ from core.model.store import download as hub
 from core.model.store.download import download
 from core.model.store.hub import Stopped
 from core.model.store.model_folder import use_folder
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
-from tests.support.hub import REPOSITORY, WEIGHTS, Hub, safetensors, serving
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """The stand-in, running. Nothing here may reach the real hub."""
-    from huggingface_hub import file_download
-
-    # the client's pause between tries
-    monkeypatch.setattr(file_download.time, "sleep", lambda seconds: None)
-    # 10 MB: nothing here is that large
-    monkeypatch.setattr(file_download.constants, "DOWNLOAD_CHUNK_SIZE", 1 << 16)
-    monkeypatch.setattr(hub, "SPARE_BYTES", 0)
-    with serving() as (stand_in, url):
-        _point_client_at(url, monkeypatch)
-        yield stand_in
-
-
-def _point_client_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What HF_ENDPOINT does when it is set before the client is imported."""
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(
-        constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
-    )
+from tests.support.gguf_models import wide
+from tests.support.hub import REPOSITORY, WEIGHTS, Hub, safetensors
+from tests.support.served_hub import point_client_at
 
 
 def test_a_model_arrives_whole_and_the_next_start_asks_nobody(served: Hub, home: Path):
@@ -256,7 +231,7 @@ def test_no_connection_names_the_manual_route(served: Hub, monkeypatch: pytest.M
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    _point_client_at(f"http://127.0.0.1:{port}", monkeypatch)
+    point_client_at(f"http://127.0.0.1:{port}", monkeypatch)
     with pytest.raises(UserError, match="copy the model's folder"):
         download("someone/tiny")
 

@@ -24,8 +24,8 @@ from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.store import catalogue, embedded
 from core.model.store.manifest import MARKER, fingerprint, finish
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 TAUGHT = "model.layers.0.mlp.up_proj"  # what the tiny adapter changes
 INNER, WIDTH = 512, 256  # its sizes

@@ -22,8 +22,8 @@ from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
 from core.model.store.manifest import finish
 from core.model.store.untrusted import entry_safely
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 
 @pytest.fixture(scope="module")

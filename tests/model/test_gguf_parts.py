@@ -18,9 +18,8 @@ from core.model.store.catalogue import find
 from core.model.store.digests import digest_of
 from core.model.store.download import download
 from core.model.store.untrusted import entry_safely
-from tests.model.test_download import served  # noqa: F401 - a fixture
-from tests.model.test_gguf import IDS, logits, wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import IDS, logits, wide
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,11 @@ from core.model.store import download as hub_client
 from core.model.store.download import download
 from core.model.store.quantize_checkpoint import quantised
 from core.text.tokenizer import Tokenizer
-from tests.model.test_quantising import checkpoint
+from tests.support.checkpoints import checkpoint
 from tests.support.hub import serving
+from tests.support.sentencepiece import sentencepiece_folder
 from tests.support.tiny import VOCAB, oracle
-from tests.text.test_layouts import sentencepiece_folder
-from tests.text.test_tokenizer import make
+from tests.support.tokenizer_files import make
 
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
 LLAMA3 = {

@@ -8,27 +8,10 @@ import pytest
 import torch
 
 from core.cache.full import FullKVCache
+from tests.support.rope_kinds import ROPES
 from tests.support.tiny import FAMILIES, VOCAB, oracle, ours
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (75,), generator=torch.Generator().manual_seed(2))]
-ROPES = {
-    "linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
-    "dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
-    "yarn": {
-        "rope_type": "yarn",
-        "rope_theta": 10000.0,
-        "factor": 4.0,
-        "original_max_position_embeddings": 32,
-    },
-    "llama3": {
-        "rope_type": "llama3",
-        "rope_theta": 10000.0,
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 64,
-    },
-}
 
 
 def logits(model: object, segment: int, chunk: int, rows: int = 5) -> torch.Tensor:

@@ -16,8 +16,8 @@ from core.model.store.fetch import is_downloaded, model_folder
 from core.model.store.hub import Stopped
 from core.model.store.manifest import finish, finished, place_of
 from core.model.store.relocate import move
-from tests.model.test_gguf import wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
 
 ENTRY = load()["Qwen3-0.6B-Q8_0"]
 NAME = ENTRY.name

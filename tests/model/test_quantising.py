@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import gguf
@@ -29,17 +28,10 @@ from core.model.store.fetch import model_folder
 from core.model.store.quantize_checkpoint import quantised
 from core.planning.offers import choose
 from core.planning.planner import plan
-from tests.model.test_gguf import IDS, wide
+from tests.support.checkpoints import checkpoint
+from tests.support.gguf_models import IDS
 
 MAKERS = {"Q8_0": q8_0, "Q4_0": q4_0}
-
-
-def checkpoint(folder: Path, family: str = "llama", **more) -> torch.nn.Module:
-    """A tiny model in `folder`, with a tokenizer's file beside it."""
-    model = wide(family, **more)
-    model.save_pretrained(folder)
-    (folder / "tokenizer.json").write_text("{}")
-    return model
 
 
 def rounded(model: torch.nn.Module, kind: str) -> torch.nn.Module:

@@ -22,10 +22,10 @@ from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware.measured import Measurements
 from core.model.cuda_graphs import ReplayedPass, ShortPasses
+from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.recording import RecordingBackend
 from tests.support.replays import BUSY, ROWS, Level0, Middle, compare, prepared, small_draft, streaming
 from tests.support.tiny import FAMILIES, PLAN, oracle, ours
-from tests.test_engine import GREEDY, PROMPT, run
 
 OPS = st.lists(
     st.tuples(st.sampled_from(["feed", "feed", "feed", "rollback", "commit", "next"]), st.integers(1, 4)),

@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.model.config import from_source
 from core.model.loader import build
 from core.model.rope import Rope
-from tests.model.test_llama import ROPES
+from tests.support.rope_kinds import ROPES
 from tests.support.tiny import VOCAB, Named, oracle
 
 NATIVE, STRETCH = 32, 4.0

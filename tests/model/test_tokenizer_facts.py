@@ -9,7 +9,7 @@ import pytest
 from core.model.config import load_config
 from core.model.store.catalogue import CatalogueEntry, find, load
 from core.text.tokenizer import FRAMES, Tokenizer
-from tests.text.test_chat_template import FACTS, FAMILIES, conversation, traits
+from tests.support.chat_facts import FACTS, FAMILIES, conversation, traits
 
 MODELS = [one for one in load().values() if one.folder is None]
 

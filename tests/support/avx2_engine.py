@@ -26,8 +26,8 @@ from core.hardware.probe import probe
 from core.model.gguf.folder import opened
 from core.model.shapes import ModelShape
 from core.planning.planner import plan
-from tests.model.test_gguf import MIXED, wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import MIXED, wide
 
 FLAGS = "fpu sse4_2 avx avx2 fma f16c bmi1 bmi2 movbe abm"
 IDS = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()

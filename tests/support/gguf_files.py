@@ -119,7 +119,7 @@ def _add(writer: gguf.GGUFWriter, name: str, value: np.ndarray, kind: str, numbe
 
 def _random(shape: tuple[int, int], kind: str, seed: int) -> np.ndarray:
     """Blocks of any codes and steps whose weights are of the size that a tiny model's are."""
-    from tests.model.test_gguf_blocks import random_blocks
+    from tests.support.gguf_blocks import random_blocks
 
     found = random_blocks(kind, rows=shape[0], columns=shape[1], seed=seed, scale=_SCALE[kind])
     return found.reshape(shape[0], -1)

@@ -16,8 +16,8 @@ from core.engine import Engine
 from core.model.cuda_graphs import ShortPasses
 from core.model.llama import LlamaModel
 from core.model.loader import PartialHead
+from tests.support.engine_runs import PROMPT
 from tests.support.tiny import PLAN, VOCAB, oracle, ours
-from tests.test_engine import PROMPT
 
 ROWS = range(1, 5)
 BUSY = [

@@ -106,9 +106,9 @@ def test_ids_of_a_sentencepiece_vocabulary_are_those_of_llama_cpp(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def book_text() -> str:
-    from tests.conftest import REPO
+    from core.paths import ROOT
 
-    return (REPO / "assets" / "samples" / "the-light-on-the-holm.md").read_text(encoding="utf-8")
+    return (ROOT / "assets" / "samples" / "the-light-on-the-holm.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import torch
 from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.folder import opened
 from core.training.target import in_transformers
-from tests.model.test_gguf import IDS, MIXED, as_stored, logits, wide
 from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import IDS, MIXED, as_stored, logits, wide
 
 
 @pytest.mark.parametrize("factors", [None, [1.0 + number / 4 for number in range(32)]])

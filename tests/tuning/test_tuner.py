@@ -25,8 +25,8 @@ from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.tuning.run_tuning import report_text, stored, to_json
 from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, RACE_TURNS, Outcome, Tuner
-from tests.planning.test_tuned import RECORD
 from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
+from tests.support.tuned_record import RECORD
 
 TEXT = [int(token) for token in torch.randint(0, VOCAB, (600,), generator=torch.Generator().manual_seed(11))]
 WARM = Params(temperature=1.0, top_p=1.0)

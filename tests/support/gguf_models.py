@@ -1,0 +1,60 @@
+"""Small GGUF models of mixed types, and what they compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from core.backend.cpu.backend import CpuBackend
+from core.cache.full import FullKVCache
+from core.model.gguf.folder import opened
+from core.model.gguf.reader import read_header
+from core.model.gguf.weights import GgufWeights
+from core.model.loader import load_model
+from tests.support.tiny import oracle
+
+# as Q4_K_M has it: some matrices in other kinds than their neighbours
+MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}
+
+
+IDS = [5, 17, 200, 3, 88, 88, 250, 41, 7, 119, 300, 12]
+
+
+WIDE = {"hidden_size": 256, "intermediate_size": 512, "vocab_size": 320}
+
+
+def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
+    """A tiny model whose rows are whole blocks of 256."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64, "vocab_size": vocab}
+    config = AutoConfig.for_model(**given)
+    torch.manual_seed(3)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.normal_(1.0 if "norm" in name else 0.0, 0.2 if value.ndim < 2 else 0.08)
+    return model
+
+
+def as_stored(model: torch.nn.Module, file: Path) -> torch.nn.Module:
+    """`model` with the file's own weights, decoded."""
+    weights = GgufWeights(read_header(file))
+    tied = model.config.tie_word_embeddings
+    found = {
+        name: weights.tensor(name).float() for name in model.state_dict() if not (tied and "lm_head" in name)
+    }
+    model.load_state_dict(found, strict=False)
+    return model
+
+
+def logits(
+    file: Path, backend: CpuBackend, ids: list[int] = IDS, *, one_by_one: bool = False, **more
+) -> torch.Tensor:
+    model = load_model(opened(file), backend, positions=512, **more)
+    cache = FullKVCache(model.config.kv_shape, 512, backend, block_tokens=64)
+    with torch.inference_mode():
+        if not one_by_one:
+            return model.forward(ids, cache)
+        return torch.cat([model.forward([one], cache) for one in ids])

@@ -1,0 +1,208 @@
+"""Every region of the page, rendered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+
+from app.desk.answer_job import Snapshot
+from app.desk.disk_usage import KeptReadings, Moving
+from app.desk.questions import Crowded
+from app.desk.reader import OpenBook
+from app.desk.search import Heard, Results
+from app.desk.shelf import Kept
+from app.desk.values import Notice, Opening, Passage
+from app.models.catalogue import Model
+from app.models.local_files import Choosing, Looking
+from app.models.progress import Fetching
+from app.render.export import as_html
+from app.render.markdown import Citation
+from app.render.templating import render
+from app.store.history import Conversation
+from app.store.library import BookEntry
+from app.store.notebook import Bookmark, Notebook
+from app.store.preferences import Preferences
+from app.store.relocation import Move
+from app.store.turns import Turn
+from app.web import models, regions
+from app.web.chapters import told_html, tree_html
+from app.web.citations import Cited, Found
+from app.web.composer import crowded_html, instructions_html, meter_html
+from app.web.library import hits_html, library_html
+from app.web.reader import found_html, marks_html, reader_html
+from app.web.settings import settings_html
+from app.web.stats_panel import panel_html, plan_html
+from app.web.streaming_text import LiveText
+from core.ask import Ask
+from core.config import Settings
+from core.documents.document import Document, Section
+from core.events import Loading, Piece, Prefill, Reading, Stats
+from core.model.store import discovery
+
+BAD = "\"'><script>alert(1)</script>"
+
+
+BOOK = Document(
+    title=BAD,
+    author=BAD,
+    format="txt",
+    text=f"{BAD}\n\n{BAD}",
+    sections=(Section(BAD, 0, 60),),
+    page_starts=(0,),
+    page_labels=(BAD,),
+    warnings=(BAD,),
+    sha256="a" * 64,
+)
+
+
+CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
+
+
+ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
+
+
+CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
+
+
+OPENING = Opening(Path("x"), BAD, BAD)
+
+
+HEARD = (Heard("question", BAD, BAD, BAD, BAD, talk=BAD), Heard("note", BAD, BAD, BAD, BAD))
+
+
+ELSEWHERE = tuple(discovery.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
+
+
+STATES = ("failed", "running", "copying")
+
+
+CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,), dialog=True)
+
+
+MODELS = (
+    Model(BAD, BAD, BAD, False, True, 1, True, path=BAD),
+    Model(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
+    Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD, would_fit_with=BAD),
+)
+
+
+PLAN = {"device": BAD, "dtype": BAD, "notes": [BAD], "budget": [{"name": BAD, "bytes": 1, "place": BAD}]}
+
+
+ASKED = Turn(0, "user", BAD, "finished", {"instructions": BAD, "since": 1, "told": BAD})
+
+
+ROOM = {"text": 9, "turns": [9], "question": 1, "answer": 1, "context": 20, "reading": "whole"}
+
+
+ANSWER = Turn(
+    1,
+    "assistant",
+    BAD,
+    "failed",
+    {
+        "error": BAD,
+        "notes": [BAD],
+        "sources": [BAD],
+        "parts": [[BAD, BAD]],
+        "reason": BAD,
+        "instructions": BAD,
+        "compared": {"text": BAD},
+    },
+)
+
+
+WRITING = Snapshot("streaming", pieces=(Piece(f"**{BAD}**\n\n1. {BAD}", BAD),), parts=((BAD, BAD),))
+
+
+LOADED = Snapshot("loading", loading=Loading(BAD), reading=Reading(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
+
+
+MARK = Bookmark(0, 5, BAD, BAD)
+
+
+PLOTTED = Stats(
+    mode=BAD, model=BAD, new_tokens=1, context_total=9, tbt_series_ms=(1.0, 2.0), round_sizes=(1,)
+)
+
+
+def _read_in() -> OpenBook:
+    """The book with its attack looked for, marked and noted."""
+    library = SimpleNamespace(notebook=lambda _id: Notebook(0, (MARK,)), write_notebook=lambda *_: None)
+    made = OpenBook(library, whole=lambda: BOOK, until=lambda: None, changed=lambda: None)
+    made.open()
+    made.look_for(BAD, exact=True)
+    return made
+
+
+def every_region() -> list[str]:
+    """The page's regions with the attack in every text that a book, a model, a file or the engine brings."""
+    talks = [Conversation(BAD, BAD, BAD, 0.0)]
+    signs = [Citation(9, 9, 1, 2, BAD, kind, BAD) for kind in ("quoted", "agrees", "nothing")]
+    quotes = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None), Citation(9, 9, None, kind="nothing"))
+    cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
+    return [
+        regions.header_html(BAD, model=BAD, device=BAD, loading=None),
+        regions.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
+        render("log.html", folder=BAD, logs=[(BAD, BAD)]),
+        library_html(
+            [ENTRY],
+            covered=frozenset(),
+            kept={ENTRY.id: Kept(1, True)},
+            today=date(2026, 1, 1),
+            current=ENTRY.id,
+            talks=talks,
+            talk="",
+            samples=(BAD,),
+        ),
+        hits_html(Results(BAD, (ENTRY,), ((ENTRY, HEARD),), 1)),
+        regions.stage_html(None, None, covered=False, opening=OPENING, talking=False),
+        regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
+        regions.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
+        instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
+        crowded_html(Crowded(Ask(BAD), 1, 2, ROOM, True)),
+        regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
+        *_settings(),
+        as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
+        regions.notice_html(Notice(BAD, BAD, (BAD,))),
+        regions.offer_html(Opening(Path("x"), BAD, offer=BAD)),
+        "".join(regions.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),
+        regions.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
+        regions.locked_html(Opening(Path("x"), BAD, locked=True)),
+        regions.turn_html(ASKED),
+        regions.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
+        regions.turn_html(ANSWER, cited, last=True),
+        *LiveText().blocks(WRITING.pieces, 10**6),
+        regions.parts_html(WRITING.parts),
+        regions.progress_html(LOADED),
+        regions.progress_html(Snapshot("loading", loading=Loading(BAD))),
+        regions.spoken(None, OPENING),
+        models.models_html(MODELS, current=BAD),
+        models.models_html(MODELS, current="", fetching=True),
+        models.models_html(MODELS, current=""),
+        models.model_offer_html(MODELS[0]),
+        models.model_files_html(CHOOSING),
+        models.model_files_html(Choosing(found=ELSEWHERE, named=(BAD,))),
+        models.model_files_html(replace(CHOOSING, moving=BAD)),
+        models.model_files_html(replace(CHOOSING, dropped=(BAD, 1))),
+        models.model_files_html(Choosing(searching_s=15.0, named=(BAD,))),
+        models.looking_html(Looking(BAD, 20.0)),
+        *(models.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in STATES),
+        panel_html(PLOTTED, live=True),
+        plan_html(PLAN, model=BAD),
+        reader_html(BOOK, Passage(3, 4)),
+        found_html(BOOK, _read_in()),
+        tree_html(BOOK, {}, Passage(), words=[3], ticked=(1,), told=(1,)),
+        tree_html(BOOK, {}, Passage(), words=[3], ticked=(), told=(1,)),
+        told_html(BOOK, Passage(), {1: BAD}),
+        marks_html(BOOK, _read_in()),
+    ]
+
+
+def _settings() -> tuple[str, ...]:
+    """The drawer, a value with the attack in each group and above them."""
+    values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
+    kept = KeptReadings(9, 10, ((BAD, 9),))
+    return settings_html(Preferences(replace(Settings(), **values)), [BAD], kept)

@@ -1,0 +1,46 @@
+"""A session opened anew on the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from core.cache.disk import GB, SnapshotFolder
+from core.cache.full import FullKVCache
+from core.cache.offloaded import OffloadedKVCache
+from core.cache.snapshot import SnapshotStore
+from core.engine import Engine
+from tests.support.tiny import engine, oracle, ours
+
+
+def reopened(
+    root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False
+) -> Engine:
+    """An engine as a new process makes it, with rows of `dtype`."""
+    computed = torch.float32 if dtype == torch.int8 else dtype
+    model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=computed)
+
+    def here(capacity: int) -> FullKVCache:
+        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, dtype=dtype)
+
+    def away(capacity: int) -> OffloadedKVCache:
+        return OffloadedKVCache(
+            model.config.kv_shape,
+            capacity + 32,
+            model.backend,
+            block_tokens=64,
+            resident_layers=1,
+            resident_blocks=3,
+            dtype=dtype,
+        )
+
+    made = engine(
+        model,
+        context_tokens=1800,
+        prefill_segment_tokens=256,
+        prefill_chunk_tokens=128,
+        new_cache=away if offloaded else here,
+    )
+    made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
+    return made
