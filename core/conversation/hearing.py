@@ -4,7 +4,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from core.conversation.grounding import Stretch, repeats
 from core.conversation.naming import in_first_person, named, points_back
@@ -42,13 +42,14 @@ class Hearing:
 
     def _judge(self, start: int, end: int) -> None:
         decoded = [piece for piece in cut(self.rest, start, end) if piece.text]
-        said = " ".join("".join(piece.text for piece in decoded).split())
-        line = self._line(said)
-        self._before.append(said)
+        told = " ".join("".join(piece.text for piece in decoded).split())
+        said = self._summary.fitting(self._slot, told)
+        line = self._line(said) if said else None
+        self._before.append(said or told)
         self._stands = line is not None
         if line is not None:
             self._slot.told.append(line)
-            self._summary.heard[line.text] = joined(_fitted(decoded, said, line.text))
+            self._summary.heard[line.text] = joined(_fitted(decoded, line.text))
 
     def _line(self, said: str) -> Line | None:
         """The sentence as it may stand: it says whom it means, the book bears it out, it is new."""
@@ -61,14 +62,11 @@ class Hearing:
         return line if line is not None and not line.own and not repeats(line, before) else None
 
 
-def _fitted(decoded: Sequence[Piece], said: str, text: str) -> tuple[Piece, ...]:
-    """The levels of a sentence as it stands, which may begin with a name instead of what was decoded."""
-    if text == said == "".join(piece.text for piece in decoded):
-        return tuple(decoded)
-    same = 0
-    while same < min(len(said), len(text)) and said[-1 - same] == text[-1 - same]:
+def _fitted(decoded: Sequence[Piece], text: str) -> Iterator[Piece]:
+    """The levels of a sentence as it stands, which may begin otherwise than what was decoded."""
+    plain, same = "".join(piece.text for piece in decoded), 0
+    while same < min(len(plain), len(text)) and plain[-1 - same] == text[-1 - same]:
         same += 1
-    plain = "".join(piece.text for piece in decoded)
-    if plain[len(plain) - same :] != text[len(text) - same :]:
-        return (Piece(text, ""),)
-    return (Piece(text[: len(text) - same], ""), *cut(decoded, len(plain) - same))
+    if same < len(text):
+        yield Piece(text[: len(text) - same], "")
+    yield from cut(decoded, len(plain) - same)

@@ -11,20 +11,20 @@ from dataclasses import replace
 
 from core.conversation.answering import Answer
 from core.conversation.asking import Run
+from core.conversation.characters import occurring
 from core.conversation.reading import Part, ReadingPlan, book_chapters, place_name
 from core.conversation.retrieval_answering import FromPassages, quotation
 from core.conversation.services import Responder, Services
 from core.conversation.summarization import Summaries
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, Reading, Stats
-from core.evidence.people import Person, introduction, people
+from core.evidence.people import Person, introduction
 from core.text.language_detection import foreign
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 _END_TOKENS = 2400  # that are told of an end, at least, where there are so many
 _INTRODUCED, _NAMED = 8, 32  # people with a sentence, and by name alone
-_LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
 
 
 class Overview(Responder):
@@ -79,7 +79,7 @@ class Overview(Responder):
         """The persons that are named most, each with the sentence that introduces whoever it is."""
         book, plan = run.ask.book, self._sections(run)
         yield Reading(1, 1, place_name(book, plan.parts))
-        found = [] if foreign(book.text) else _occurring(book, plan.parts)
+        found = occurring(book, plan.parts)
         plan = ReadingPlan("passages", plan.parts, 0, plan.left_out, tuple(notes))
         if not found:
             words = _("No people were found by name in it.")
@@ -100,18 +100,6 @@ class Overview(Responder):
             said.append(_("Named less often: {names}.").format(names=names))
         done = Answer("stop", text, ids, stats)
         yield self._turns.finished(done, plan=plan, sources=[place_name(book, plan.parts)], notes=said)
-
-
-def _occurring(book: Document, parts: Sequence[Part]) -> list[Person]:
-    """The people of these parts, by places in the book."""
-    start, end = parts[0].start, parts[-1].end
-    found = []
-    for one in people(book.text[start:end]):
-        moved = [(left + start, right + start) for left, right in one.mentions]
-        inside = tuple(span for span in moved if any(part.start <= span[0] < part.end for part in parts))
-        if len(inside) >= _LEAST_MENTIONS:
-            found.append(replace(one, mentions=inside))
-    return found
 
 
 def _introduced(book: Document, parts: Sequence[Part], person: Person) -> str:

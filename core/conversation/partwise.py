@@ -13,9 +13,10 @@ from core.ask import Params
 from core.conversation.answering import Answer
 from core.conversation.asking import Run, not_followed, part_key
 from core.conversation.books import passage
-from core.conversation.grounding import Stretch, repeats
+from core.conversation.characters import introductions
+from core.conversation.grounding import Stretch
 from core.conversation.hearing import Hearing
-from core.conversation.reading import ReadingPlan
+from core.conversation.reading import ReadingPlan, book_chapters
 from core.conversation.services import Responder
 from core.conversation.standing import Slot, Summary
 from core.conversation.summary_layout import Section, composed, quoted
@@ -32,7 +33,8 @@ class PartByPart(Responder):
 
     def tell(self, run: Run, plan: ReadingPlan, skeleton: Sequence[Section]) -> Iterator[Event]:
         """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
-        summary = Summary(plan.parts, skeleton)
+        before = run.ask.book.text[book_chapters(run.ask.book)[0].start : plan.parts[0].start]
+        summary = Summary(plan.parts, skeleton, opening=not before.strip())
         slots, figures, reason = summary.slots, [], "stop"
         for number, slot in enumerate(slots, 1):
             left_s = self._left_s(run, slots[number - 1 :])
@@ -44,6 +46,8 @@ class PartByPart(Responder):
             if told and told[-1].reason == "user":
                 reason = "user"
                 break
+        if reason == "stop":
+            summary.main = introductions(run.ask.book, plan.parts)
         yield summary.standing()
         yield self._finished(run, plan, summary, combined(figures), reason)
 
@@ -56,8 +60,7 @@ class PartByPart(Responder):
         ask, text = run.ask, passage(run.ask.book, slot.part)
         known = None if ask.fresh or ask.again else self._summarizer.known(ask.book_id, text)
         if known is not None:
-            slot.told = [line for line in known if not repeats(line, summary.others(slot))]
-            slot.complete = True
+            summary.remember(slot, known)
             return []
         answers: list[Answer] = []
         for attempt, params in enumerate(self._tries(run, slot, place.index), 1):

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from core.conversation.announcing import announces, plainly
+from core.conversation.characters import Introduction
 from core.conversation.grounding import repeats
 from core.conversation.naming import points_back
 from core.conversation.part_summaries import Line
@@ -65,10 +67,15 @@ def _covered(line: Line, told: Sequence[Line]) -> bool:
 
 
 class Summary:
-    """All slots under their headings. `heard`: the levels of sentences that were decoded, by their text."""
+    """All slots under their headings. `heard`: the levels of sentences that were decoded, by their text.
+    `opening`: its first slot is where the story begins. `main`: whom it names, by the sentence that
+    introduces him where no other one does.
+    """
 
-    def __init__(self, parts: Sequence[Part], skeleton: Sequence[Section]) -> None:
+    def __init__(self, parts: Sequence[Part], skeleton: Sequence[Section], *, opening: bool = True) -> None:
         self._headed: list[tuple[str, list[Slot]]] = []
+        self._opening = opening
+        self.main: Sequence[Introduction] = ()
         self.heard: dict[str, tuple[Piece, ...]] = {}
         for section in skeleton:
             inside = [
@@ -82,16 +89,44 @@ class Summary:
         """In the order of the book."""
         return [slot for _heading, slots in self._headed for slot in slots]
 
+    def fitting(self, slot: Slot, said: str) -> str | None:
+        """A sentence as it may come next in a slot, None where it may not: the story begins once."""
+        if announces(said) and not (self._opening and slot is self.slots[0] and not slot.told):
+            return plainly(said)
+        return said
+
+    def remember(self, slot: Slot, known: Sequence[Line]) -> None:
+        """Completes a slot by what was told of its part before, in any summary."""
+        stands = False
+        for line in known:
+            said = self.fitting(slot, line.text)
+            stands = bool(said) and (stands or not points_back(said)) and not repeats(line, self.others(slot))
+            if stands:
+                slot.told.append(line._replace(text=said))
+        slot.complete = True
+
     def others(self, slot: Slot) -> list[Line]:
         """What was told of the other parts."""
         return [line for one in self.slots if one is not slot for line in one.told]
 
     def sections(self, telling: Slot | None = None) -> list[Section]:
         """Everything as it stands; in the slot that is being told with a place for the next sentence."""
+        lines = {id(slot): _with_place(slot, telling) for slot in self.slots}
+        self._name_main(lines)
         return [
-            Section(heading, tuple(line for slot in slots for line in _with_place(slot, telling)))
+            Section(heading, tuple(line for slot in slots for line in lines[id(slot)]))
             for heading, slots in self._headed
         ]
+
+    def _name_main(self, lines: Mapping[int, list[Line]]) -> None:
+        """Adds the introductions of those whom no line names, each to the slot of the part that it is in."""
+        for one in self.main:
+            every = [line for some in lines.values() for line in some]
+            slot = next((slot for slot in self.slots if one.line.start < slot.part.end), None)
+            if slot is None or points_back(one.line.text) or one.known(" ".join(line.text for line in every)):
+                continue
+            there = lines[id(slot)]
+            there.insert(sum(line.start < one.line.start for line in there), one.line)
 
     def standing(self, slot: Slot | None = None, rest: Sequence[Piece] = ()) -> Standing:
         """The same as an event; `rest`: what was told of the next sentence of `slot`."""

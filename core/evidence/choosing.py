@@ -28,7 +28,7 @@ _MOST_NEW_NAMES = 2
 _ALIKE = 0.8  # of the content words
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_぀-ヿ㐀-鿿]+")
 _NAME = re.compile(r"\b[A-Z][a-z]{2,}\b")
-_BACK = re.compile(
+BACK = re.compile(
     r"(?:he|she|it|they|his|her|their|this|that|these|those|we|i|you|but|and|then|so|him|them)\b",
     re.IGNORECASE,
 )
@@ -167,7 +167,7 @@ def _to_one(values: list[float]) -> list[float]:
 
 def _unfit(sentence: str) -> float:
     """What a sentence loses that points back to another, or leaves something open."""
-    return _POINTS_BACK * bool(_BACK.match(sentence)) + _OPEN_END * bool(_LEFT_OPEN.search(sentence))
+    return _POINTS_BACK * bool(BACK.match(sentence)) + _OPEN_END * bool(_LEFT_OPEN.search(sentence))
 
 
 def _new_names(told: Sequence[str]) -> list[int]:

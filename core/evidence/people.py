@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from core.evidence.choosing import BACK
 from core.evidence.names import MEN, WOMEN, Mention, names
 from core.evidence.passages import sentences
 
@@ -155,4 +156,5 @@ def _introduces(
     called = any(_CALLED.search(text[max(start, left - 20) : left]) for left, _right in inside)
     full = any(len(text[left:right].split()) > 1 for left, right in inside)
     good = _LEAST_WORDS <= words <= _MOST_WORDS
-    return 2.0 * tells + 2.0 * called + 0.5 * full + 1.5 * good - 0.1 * mentions.index(inside[0])
+    back = BACK.match(text, start) is not None
+    return 2.0 * tells + 2.0 * called + 0.5 * full + 1.5 * good - back - 0.1 * mentions.index(inside[0])

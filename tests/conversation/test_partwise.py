@@ -7,7 +7,10 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import pytest
+
 from core.ask import Ask
+from core.conversation.announcing import announces, plainly
 from core.conversation.naming import in_first_person, named, points_back
 from core.conversation.part_summaries import Line, NoteStore
 from core.conversation.reading import Part
@@ -199,3 +202,65 @@ def test_a_book_in_another_language_stands_in_its_own_sentences():
     done = finished(ask(session, book, None))
     assert engine.prompts == [] and done.text
     assert any("English only" in note for note in done.notes)
+
+
+@pytest.mark.parametrize(
+    ("announced", "plain"),
+    [
+        ("The story begins with Ann, who is late.", "Ann is late."),
+        ("The story begins with a man named Bob Tate, who has been sent to Mars.", None),
+        (
+            "The story starts off with Ann and Bob at the boat, trying to leave.",
+            "Ann and Bob are at the boat,",
+        ),
+        ("The story begins with Ann Lee, a keeper of clocks.", "Ann Lee is a keeper of clocks."),
+        ("The story begins with Mr. Crane walking home.", "Mr. Crane is walking home."),
+        ("The story begins when Ann comes home.", "Ann comes home."),
+        ("Ann begins.", "Ann begins."),
+    ],
+)
+def test_what_is_announced_can_be_said_plainly(announced: str, plain: str | None):
+    """A name was cut in two, or a sentence lost its verb."""
+    plain = plain or "A man named Bob Tate has been sent to Mars."
+    assert plainly(announced).startswith(plain) and not announces(plainly(announced))
+
+
+def test_what_cannot_be_said_plainly_is_not_said():
+    assert plainly("The story begins with the arrival of two people.") is None
+
+
+def begins_with(part: str, params) -> str:
+    """Announces the story in every part, as a small model does."""
+    said = true_of(part).removesuffix(" And so he")
+    thing, person = re.match(r"The (.*?): (\w+)", said).group(0), re.search(r": (\w+)", said)[1]
+    rest = said.removeprefix(thing).strip()
+    return f"The story begins with {person}, who {rest} And so he"
+
+
+def test_the_story_begins_once_also_where_its_parts_were_told_before(tmp_path):
+    """ "The story begins with ..." stood in every second part of a summary."""
+    session, _ = make(telling(begins_with), style=STYLE, notes=NoteStore(tmp_path))
+    book = long_book()
+    for _time in range(2):
+        done = finished(ask(session, book, None))
+        told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
+        assert len(told) > 2 and [announces(one) for one in told] == [True] + [False] * (len(told) - 1)
+        stands_in(book, done)
+    end = finished(ask(session, book, "How does it end?", fit="sections"))
+    assert "Ysolde" in end.text and "begins" not in end.text, "what is told of an end does not begin"
+
+
+def test_main_characters_that_no_sentence_names_are_introduced_by_the_book():
+    """What was told spoke of "the keeper", and nobody learned her name."""
+    text = "".join(
+        f"On day {100 + day} Marigold walked to the old harbour and counted all of the {thing} there.\n\n"
+        for day in range(20)
+        for thing in ("barrels", "lanterns")
+    )
+    opening = "Marigold was the keeper of the light on the island.\n\n"
+    book = Document("B", "", "txt", opening + text, (Section("One", 0, len(opening + text)),), sha256="M")
+    said = "The keeper of the light walked to the old harbour and counted all of the lanterns. And so he"
+    session, _ = make(telling(lambda part, params: said), style=dataclasses.replace(STYLE, supported=0.1))
+    done = finished(ask(session, book, None, summary_length="paragraph"))
+    assert "“Marigold was the keeper of the light on the island.” The keeper" in done.text
+    stands_in(book, done)
