@@ -17,6 +17,7 @@ from benchmarks.reading import scores
 from benchmarks.reading.cases import Question, Story, document
 from benchmarks.store import Table
 from core.ask import Ask, Params
+from core.assembly.composition import Composer
 from core.config import load_settings
 from core.conversation.answering import answer
 from core.conversation.asking import Run, asked_of_passage
@@ -76,7 +77,15 @@ _UNSAID = "The book does not seem to say"
 class Program:
     """The engine with a session around it, as core.build makes them."""
 
-    def __init__(self, model: str, mode: str, *, folder: Path | None = None, **given: Any) -> None:
+    def __init__(
+        self,
+        model: str,
+        mode: str,
+        *,
+        folder: Path | None = None,
+        composer: Callable[..., Composer] = Composer,
+        **given: Any,
+    ) -> None:
         """`folder`: its weights, where they are not those that the catalogue names; `given`: settings."""
         from core.assembly.engines import build_engine
         from core.model.store.fetch import is_downloaded, model_folder
@@ -88,7 +97,7 @@ class Program:
         self.name, self.mode = choice.entry.name, mode
         self.style = ReadingStyle.from_record(choice.entry.reading)
         self.tokenizer = Tokenizer.load(folder, frame=choice.entry.frame)
-        self.engine = build_engine(choice.plan, settings, folder)
+        self.engine = build_engine(choice.plan, settings, folder, composer=composer)
         self.session = Session(self.engine, self.tokenizer, self.style)
         self._read, self._book = lru_cache(maxsize=1)(read_document), None
         self._context = self.engine.new_context(min(4096, self.engine.context_tokens))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from core.ask import Params
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 class Composer:
     """Builds the decoder of one answer: which drafter stands in front of the full cache in each mode.
 
-    `randomness` makes an answer's chance from its seed.
+    `randomness` makes an answer's chance from its seed; by `clock` rounds are timed.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class Composer:
         draft: LlamaModel | None,
         *,
         randomness: Callable[[int], Randomness] = SeededRandomness,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._plan, self._model, self._randomness = plan, model, randomness
+        self._plan, self._model, self._randomness, self._clock = plan, model, randomness, clock
         self._middle_model, self._draft = model.drafting, draft and draft.drafting
         # of the target over a retrieval cache of the plan's budget
         self._middle_passes: ShortPasses | None = None
@@ -131,6 +133,7 @@ class Composer:
             gamma=self._plan.gamma,
             eos_ids=self._model.config.eos_ids,
             refresh=refresh,
+            clock=self._clock,
         )
 
     def _drafter(
@@ -170,7 +173,7 @@ class Composer:
         """
         if self._draft is None:
             return NgramDrafter(index)
-        return FirstDrafter(NgramDrafter(index), self._drafted(sampling, randomness))
+        return FirstDrafter(NgramDrafter(index, shortest=2), self._drafted(sampling, randomness))
 
     def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
         # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own
@@ -243,12 +246,14 @@ class Composer:
 
 def _costs(plan: Plan, context_tokens: int) -> Costs:
     """Pass times in milliseconds that the draft length weighs, for a cache of `context_tokens`; from the
-    plan, never from the clock.
+    plan, never from the clock. A pass over a context that the retrieval budget holds is one of the middle
+    level.
     """
-    share = context_tokens / max(1, plan.context_tokens)
+    budget, longest = plan.retrieval_budget, max(1, plan.context_tokens)
     beyond_middle = max(0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms)
+    beyond_budget = max(0, context_tokens - budget) / max(1, longest - budget)
     return Costs(
-        verify=plan.expected_middle_ms + beyond_middle * share,
-        row=plan.expected_row_ms * share,
+        verify=plan.expected_middle_ms + beyond_middle * beyond_budget,
+        row=plan.expected_row_ms * context_tokens / longest,
         middle=plan.expected_middle_ms,
     )

@@ -8,6 +8,7 @@ untouched, and a seed repeats.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,6 +30,10 @@ class DraftLength(Protocol):
         """What became of a whole draft: its first `accepted` tokens stood."""
         ...
 
+    def rested(self, made: int) -> None:
+        """A round without a draft made so many tokens, from lookups that the full model verified itself."""
+        ...
+
 
 class FixedLength:
     """Always `gamma` tokens, as in the paper."""
@@ -38,6 +43,9 @@ class FixedLength:
         return len(confidence) < gamma
 
     def observe(self, confidence: Sequence[float], accepted: int) -> None:
+        """See DraftLength."""
+
+    def rested(self, made: int) -> None:
         """See DraftLength."""
 
 
@@ -51,8 +59,8 @@ class Costs:
 
 
 class ExpectedGain:
-    """Drafts on while what one more pass yields is worth its time, and not at all where plain decoding is
-    expected to be faster.
+    """Drafts on while what one more pass yields is worth its time, and not at all where rounds without a
+    draft are expected to be faster.
 
     With r the chance that all tokens so far stand, E the tokens expected of the round and T its cost, a token
     costs T / E. One more pass is expected to add y tokens, each of which stands with probability a if those
@@ -61,8 +69,10 @@ class ExpectedGain:
         r * (a + a^2 + ... + a^y) * T / E > middle + y * row.
 
     a, y and the strictness s, by which a token drawn with draft probability c is rejected with probability s
-    * (1 - c), are estimated from past drafts. Where drafting does not pay, it is tried again every 32 rounds:
-    the text may have changed.
+    * (1 - c), are estimated from past drafts. A round without a draft makes y tokens, too: what a pass makes
+    of a lookup, the full model makes of it. So a draft is begun where its best length costs less a token than
+    that does, not where it costs less than a token a pass. Where drafting does not pay, it is tried again
+    every 32 rounds: the text may have changed.
     """
 
     def __init__(self, costs: Costs, acceptance: float = 0.9) -> None:
@@ -80,7 +90,7 @@ class ExpectedGain:
             self._running = 0
         if len(confidence) >= gamma:
             return False
-        pays = self._pays(confidence)
+        pays = self._pays(confidence) if confidence else self._begins(gamma)
         if not pays and not confidence:
             self._resting += 1
             pays = self._resting >= _RESTS
@@ -100,6 +110,21 @@ class ExpectedGain:
             _FADE * self._passes + max(self._running, 1),
         )
         self._running = 0
+
+    def rested(self, made: int) -> None:
+        """See DraftLength."""
+        self._tokens, self._passes = _FADE * self._tokens + made, _FADE * self._passes + 1
+
+    def _begins(self, gamma: int) -> bool:
+        """Whether a draft of some length costs less a token than a round without one."""
+        costs, yields = self._costs, self._tokens / self._passes
+        stands, expected = min(self._stood / self._judged, 0.999), 1.0
+        without = (costs.verify + (yields - 1) * costs.row) / yields
+        for passes in range(1, math.ceil(gamma / yields) + 1):
+            expected += stands ** ((passes - 1) * yields + 1) * (1.0 - stands**yields) / (1.0 - stands)
+            if (costs.verify + passes * (costs.middle + yields * costs.row)) / expected < without:
+                return True
+        return False
 
     def _pays(self, confidence: Sequence[float]) -> bool:
         strictness = self._rejections / self._doubt

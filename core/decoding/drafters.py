@@ -53,48 +53,37 @@ class EmptyDrafter:
 
 
 class NgramDrafter:
-    """Proposes what followed the last few tokens at their most recent earlier occurrence in book and answer.
-    Free; q is certain.
+    """Proposes what followed the last few tokens at their most recent earlier occurrence in book and answer:
+    as many tokens as were found there, and where `longest` were, as many as may be. q is certain.
 
-    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding. While few proposals
-    are accepted, only longer matches are taken: a wrong row still costs its pass. What is proposed stays a
-    function of the past.
+    Source: prompt lookup decoding, https://github.com/apoorvumang/prompt-lookup-decoding. One token says
+    little of the next, but a second row of a pass costs next to nothing, a fourth a third of a pass.
     """
 
-    def __init__(self, index: NgramIndex | None = None, *, longest: int = 4, shortest: int = 2) -> None:
+    def __init__(self, index: NgramIndex | None = None, *, longest: int = 4, shortest: int = 1) -> None:
         """`index` may hold the beginning of the conversation already; without one it starts empty."""
         assert 1 <= shortest <= longest
         self._index = index if index is not None else NgramIndex()
         self._longest, self._shortest = longest, shortest
-        self._rate = 0.5  # of proposed tokens accepted, fading
-        self._pending: tuple[int, int] | None = None  # where the last proposal starts, and its length
 
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
         self._index.follow(committed)
-        end = self._index.find(longest=self._longest, shortest=self._least_match()) if gamma else None
-        if end is None:
+        found = self._index.find(longest=self._longest, shortest=self._shortest) if gamma else None
+        if found is None:
             return Draft()
-        tokens = tuple(committed[end : end + gamma])
-        self._pending = (len(committed), len(tokens))
+        end, matched = found
+        length = gamma if matched == self._longest else min(gamma, matched)
+        tokens = tuple(committed[end : end + length])
         return Draft(tokens, None, ("ngram",) * len(tokens))
 
     def rollback(self, length: int) -> None:
-        """Forgets tokens that do not stand, and learns how much of the last proposal did."""
+        """Forgets tokens that do not stand."""
         self._index.forget(length)
-        if self._pending is not None:
-            start, proposed = self._pending
-            self._rate += 0.2 * (min(max(length - start, 0), proposed) / proposed - self._rate)
-            self._pending = None
 
     def commit(self, length: int) -> None:
         """As rollback."""
         self.rollback(length)
-
-    def _least_match(self) -> int:
-        if self._rate >= 0.4:
-            return self._shortest
-        return min(self._longest, self._shortest + 1) if self._rate >= 0.2 else self._longest
 
 
 class ModelDrafter:
@@ -247,6 +236,8 @@ class VerifiedDrafter:
         if self._confidence:
             self._length.observe(self._confidence, min(length - self._base, len(self._confidence)))
         if self._cache.ready:
+            if not self._confidence:
+                self._length.rested(length - self._base + 1)
             self._cache.commit(length)
         self._drafter.commit(length)
 

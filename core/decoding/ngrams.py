@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_COUNTED = 256  # newest places of one token that are looked at for what follows it
 _CHECKED = 8  # newest known tokens that are compared before anything is added behind them
 
 
@@ -47,9 +48,10 @@ class NgramIndex:
         """Drops the tokens from `length` on."""
         self._length = min(self._length, length)
 
-    def find(self, *, longest: int, shortest: int) -> int | None:
+    def find(self, *, longest: int, shortest: int) -> tuple[int, int] | None:
         """The index behind the most recent earlier occurrence of the last `longest` tokens, else of the last
-        `longest - 1`, and so on down to `shortest`; None where there is none.
+        `longest - 1`, and so on down to `shortest`, and how many were found; None where there is none. What
+        follows one token alone is what followed it most often of late.
         """
         tokens = self._tokens[: self._length]
         # indices behind earlier occurrences of the last n tokens, oldest first
@@ -63,5 +65,11 @@ class NgramIndex:
             if not len(ends):
                 break
             if n >= shortest:
-                found = int(ends[-1])
+                found = (self._usual(ends) if n == 1 else int(ends[-1])), n
         return found
+
+    def _usual(self, ends: np.ndarray) -> int:
+        """Of the newest of these places the last that the most frequent token stands at."""
+        ends = ends[-_COUNTED:]
+        _tokens, which, times = np.unique(self._tokens[ends], return_inverse=True, return_counts=True)
+        return int(ends[np.flatnonzero(times[which] == times.max())[-1]])

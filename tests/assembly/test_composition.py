@@ -29,7 +29,7 @@ from tests.support.tiny import PLAN
 SHAPE = KVShape(layers=1, kv_heads=1, head_dim=2)
 PROMPT = list(range(100, 120))  # no word of it comes again: lookup has nothing to say at first
 WARM = Params(temperature=1.0, top_p=1.0)
-CHEAP = replace(PLAN, context_tokens=64, gamma=4, middle_gamma=2, expected_draft_ms=0.01)
+CHEAP = replace(PLAN, context_tokens=20, retrieval_budget=16, gamma=4, middle_gamma=2, expected_draft_ms=0.01)
 # by what a pass reads: the target's law over each cache, and the draft model's
 LAWS = {
     "full": (0.5, 0.3, 0.2),
@@ -158,7 +158,7 @@ def test_caches_have_the_sizes_of_the_plan():
     for mode in ("triforce", "streaming"):
         list(made.rounds(replace(WARM, mode=mode), tokens=4))
     retrieval = made.target.read["retrieval"]
-    assert (retrieval.budget, retrieval.chunk, retrieval.tail_tokens) == (64, 8, 32)
+    assert (retrieval.budget, retrieval.chunk, retrieval.tail_tokens) == (16, 8, 32)
     for streaming in (made.target.read["streaming"], made.draft.read["streaming"]):
         assert (streaming.sinks, streaming.window) == (4, 24)
 
@@ -217,6 +217,9 @@ def test_what_does_not_pay_is_not_done():
         "the user's length is kept"
     )
     assert not drafted(long_context, "retrieval", "retrieval"), "20 tokens are read as fast as a middle pass"
+    held = replace(cheap_middle, retrieval_budget=24, context_tokens=30)
+    assert not drafted(held, "retrieval", "retrieval"), "the budget holds all: it would be verified twice"
+    assert drafted(replace(held, retrieval_budget=16), "retrieval", "retrieval")
     assert drafted(CHEAP, "draft", "streaming")
     assert not drafted(replace(CHEAP, expected_draft_ms=2.0), "draft", "streaming")
 

@@ -47,9 +47,14 @@ def time_per_token(
             return confidence
 
         drawn, passes = draft(length, one_pass, longest)
+        if not drawn:  # what a pass would have looked up, verified by the full model itself
+            looked_up = len(one_pass()) - 1
+            stands, spent = stands[:looked_up], spent + looked_up * costs.row
         accepted = next((i for i, good in enumerate(stands) if not good), len(stands))
         if drawn:
             length.observe(drawn, accepted)
+        else:
+            length.rested(accepted + 1)
         tokens += accepted + 1
         spent += costs.verify + passes * costs.middle + len(drawn) * costs.row
     return spent / tokens
@@ -71,6 +76,9 @@ def time_of_fixed(costs: Costs, easy: float, per_pass: int, gamma: int) -> float
     """`time_per_token` of drafts of `gamma` tokens in `world`, in the mean over all that may happen."""
     stands = 0.985 * easy + 0.6 * (1 - easy)
     sizes = (per_pass, per_pass, max(1, per_pass - 1))
+    if not gamma:
+        spent = costs.verify + (sum(sizes) / 3 - 1) * costs.row
+        return spent / (sum(sum(stands**i for i in range(size)) for size in sizes) / 3)
 
     def behind(drawn: int) -> tuple[float, float]:
         """What is still spent and accepted of a draft that has so many tokens."""
@@ -128,6 +136,22 @@ def test_drafts_nothing_where_a_draft_costs_what_it_saves_and_tries_again_now_an
     assert passes.index(1) == 31
 
 
+def test_drafts_nothing_where_lookups_alone_are_faster():
+    """Behind a short text the full model verified the same tokens twice: a pass of the middle level costs
+    what a full one does, and lookups go to that one as well.
+    """
+    costs = Costs(verify=19.0, row=0.6, middle=17.0)
+    length, passes = ExpectedGain(costs), []
+    for _ in range(320):
+        drawn, taken = draft(length, lambda: [0.99, 0.99])  # one looked up, one of the pass's own
+        passes.append(taken)
+        if drawn:
+            length.observe(drawn, len(drawn))
+        else:
+            length.rested(2)
+    assert sum(map(bool, passes)) < 20
+
+
 def test_a_text_that_begins_to_repeat_itself_is_drafted_again():
     """What was learned of a hard stretch fades."""
     costs = Costs(verify=45.0, row=7.0, middle=30.0)
@@ -153,7 +177,9 @@ def test_doubt_ends_a_draft():
         )
         for _ in range(50):
             # what was sure stood, what was doubtful fell
-            length.observe([0.99] * 8 + [0.5], 8)
+            before = iter([0.99] * 8 + [0.5])
+            said, _passes = draft(length, lambda before=before: [next(before)], 9)
+            length.observe(said, min(8, len(said)))
         return len(draft(length, lambda: [next(confidence)])[0])
 
     assert drawn(0.2) <= 2 < drawn(0.99)

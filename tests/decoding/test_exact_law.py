@@ -67,6 +67,9 @@ class EveryOther:
     def observe(self, confidence, accepted):
         """See DraftLength."""
 
+    def rested(self, made):
+        """See DraftLength."""
+
 
 @pytest.mark.parametrize("drafter", ["ngram", "stubborn", "wrong"])
 @pytest.mark.parametrize("middle", ["retrieval", "itself"])
