@@ -17,6 +17,7 @@ from app.store.preferences import Preferences, fixed
 from app.store.settings_docs import no_default_any_more
 from core.config import RULES, load_settings, override, stay_offline, use_data_dir
 from core.errors import UserError
+from core.text.words import translated as _
 
 DONE, USER, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -36,6 +37,8 @@ def main(arguments: list[str] | None = None, *, called: str = "launcher.py") -> 
         return _run(parser, given)
     except UserError as error:
         print(error, file=sys.stderr)
+        if getattr(given, "fit", None) == "whole":
+            print(_("In parts: --fit sections; chapters: --chapters 1-3."), file=sys.stderr)
         return USER
     except KeyboardInterrupt:
         return INTERRUPTED

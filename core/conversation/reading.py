@@ -267,12 +267,11 @@ def _does_not_fit(tokens: int, room: int, reserve: int, context_tokens: int, num
     if tokens <= room and num_spans > 1:
         return _(
             "These chapters are not next to each other in the file, so they cannot be read in one go. "
-            "Use --fit sections, or choose chapters that follow each other."
+            "Read them in parts, or choose chapters that follow each other."
         )
     return _(
         "The text has {tokens:,} tokens; {room:,} fit at once (the context of {context:,} less {reserve:,} "
-        "for the question and the answer). Use --fit sections to read it in parts, or --chapters to read "
-        "less of it."
+        "for the question and the answer). Read it in parts, or fewer of its chapters."
     ).format(tokens=tokens, room=room, context=context_tokens, reserve=reserve)
 
 

@@ -209,7 +209,7 @@ class Turns:
         except ValueError as error:
             words = _(
                 "This does not fit the context: {reason}. Ask a shorter question, lower max_new_tokens, "
-                "or use --fit sections."
+                "or read the text in parts."
             )
             raise UserError(words.format(reason=error)) from error
 

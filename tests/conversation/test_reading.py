@@ -108,7 +108,7 @@ def test_text_without_spaces_is_cut_too():
 
 def test_whole_is_refused_with_the_numbers():
     with pytest.raises(
-        UserError, match=r"1,200 tokens; 900 fit .*1,000 less 100.*--fit sections.*--chapters"
+        UserError, match=r"1,200 tokens; 900 fit .*1,000 less 100.*in parts, or fewer of its chapters"
     ):
         plan(book(1200), fit="whole")
 

@@ -238,8 +238,9 @@ def test_conversation_without_a_book():
 
 def test_whole_is_refused_before_anything_is_read():
     session, engine = make(context_tokens=1000)
-    with pytest.raises(UserError, match="--fit sections"):
+    with pytest.raises(UserError, match="in parts") as refused:
         ask(session, book(), None, fit="whole")
+    assert "--" not in str(refused.value), "on the page there are no options"
     assert not engine.prompts
 
 
