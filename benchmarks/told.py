@@ -1,6 +1,7 @@
 """Writes a page with a book's summary at all lengths, by the shipped path, every sentence with its chapter.
 
-The chapters' summaries stand last; the number behind every sentence leads to that of its chapter.
+The chapters' summaries stand last; the number behind every sentence leads to that of its chapter. Where the
+model told it, there is also what it wrote, with what the book did not bear out.
 
 python -m benchmarks.told BOOK --out docs/examples/NAME.md [--model NAME] [--summaries own]
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from core.ask import Ask
@@ -17,14 +19,49 @@ from core.build import open_session
 from core.config import LENGTHS, SUMMARIES, load_settings
 from core.conversation.reading import book_chapters
 from core.documents import Document, read_document
-from core.events import Finished
+from core.events import Delta, Event, Finished, Reading
+from core.evidence.passages import sentences
 from core.model.store.catalogue import EMBEDDED
 
 _WIDTH = 120
+_END = 30  # characters that a sentence is known by
+_AS_WRITTEN = """## As it was written
+
+Part by part, for the page below. What is ~~struck out~~ the book does not bear out, or it was said before:
+the book's own sentences, in quotation marks there, stand in its place."""
 _TITLES = {"paragraph": "In a paragraph", "page": "On a page", "chapters": "By chapters"}
 
 
-def page(book: Document, told: dict[str, Finished], model: str) -> str:
+def heard(events: Iterable[Event]) -> tuple[list[tuple[Reading, str]], Finished]:
+    """What is written of each part while a summary is told, and its end."""
+    written: list[tuple[Reading, str]] = []
+    for event in events:
+        if isinstance(event, Reading) and event.purpose == "telling":
+            written.append((event, ""))
+        elif isinstance(event, Delta) and written:
+            written[-1] = written[-1][0], written[-1][1] + event.text
+        elif isinstance(event, Finished):
+            return written, event
+    raise AssertionError("a summary ends")
+
+
+def _written(parts: Sequence[tuple[Reading, str]], done: Finished) -> list[str]:
+    """The parts as they were written, what did not stay struck out. One that gets a name for its pronoun
+    stays, so sentences are known by their ends.
+    """
+    blocks = []
+    for place, text in parts:
+        said = [" ".join(text[start:end].split()) for start, end in sentences(text, 0, len(text))]
+        shown = [one if one[-_END:] in done.text else f"~~{one}~~" for one in said]
+        again = f", try {place.attempt}" if place.attempt > 1 else ""
+        head = f"**{place.index} of {place.total}, {place.label}{again}.**"
+        blocks.append("\n".join(textwrap.wrap(" ".join([head, *shown]), _WIDTH, break_on_hyphens=False)))
+    return blocks
+
+
+def page(
+    book: Document, told: dict[str, Finished], model: str, parts: Sequence[tuple[Reading, str]] = ()
+) -> str:
     """The Markdown of it. Every sentence links to its chapter under the last heading."""
     notes = [note for note in told["page"].notes if "tokens" not in note and "Not read" not in note]
     lines = [
@@ -34,6 +71,8 @@ def page(book: Document, told: dict[str, Finished], model: str) -> str:
         f"*{_TITLES['chapters']}*; the book itself is not here.",
         " ".join(notes),
     ]
+    if parts:
+        lines += [_AS_WRITTEN, *_written(parts, told["page"])]
     for length, done in told.items():
         lines.append(f"## {_TITLES[length]}")
         lines += _blocks(book, done)
@@ -68,13 +107,14 @@ def main() -> None:
     given = parser.parse_args()
     book = read_document(given.book)
     session = open_session(load_settings(None, {"model": given.model}))
-    told = {}
+    told, written = {}, []
     for length in LENGTHS:
-        *_events, told[length] = session.ask(
-            Ask(None, book, length, summary_length=length, summaries=given.summaries)
-        )
+        anew = length == "page"
+        ask = Ask(None, book, length, summary_length=length, summaries=given.summaries, fresh=anew)
+        parts, told[length] = heard(session.ask(ask))
+        written = parts if anew else written
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(page(book, told, given.model), encoding="utf-8")
+    given.out.write_text(page(book, told, given.model, written), encoding="utf-8")
 
 
 if __name__ == "__main__":

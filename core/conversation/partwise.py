@@ -41,13 +41,13 @@ class PartByPart(Responder):
             place = Reading(number, len(slots), slot.part.label, "telling", left_s=left_s)
             yield place
             yield summary.standing(slot)
+            if number == 1:  # what stands is seen before people are looked for
+                summary.main = introductions(run.ask.book, plan.parts)
             told = yield from self._part(run, summary, slot, place)
             figures += [one.stats for one in told]
             if told and told[-1].reason == "user":
                 reason = "user"
                 break
-        if reason == "stop":
-            summary.main = introductions(run.ask.book, plan.parts)
         yield summary.standing()
         yield self._finished(run, plan, summary, combined(figures), reason)
 
@@ -72,7 +72,7 @@ class PartByPart(Responder):
                 return answers
             if slot.told_enough:
                 break
-        slot.complete = True
+        summary.complete(slot)
         self._summarizer.keep(slot.told, ask.book_id, text)
         return answers
 

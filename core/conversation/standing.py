@@ -4,6 +4,7 @@ model here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,7 @@ class Slot:
     own: tuple[Line, ...]
     told: list[Line] = field(default_factory=list)
     complete: bool = False
+    introducing: list[Line] = field(default_factory=list)  # once it is complete
 
     @property
     def words(self) -> int:
@@ -58,6 +60,8 @@ class Slot:
                 found.insert(sum(one.start < line.start for one in found), line)
             else:
                 found.append(line)
+        for line in self.introducing:
+            found.insert(sum(one.start < line.start for one in found), line)
         return found
 
 
@@ -68,8 +72,8 @@ def _covered(line: Line, told: Sequence[Line]) -> bool:
 
 class Summary:
     """All slots under their headings. `heard`: the levels of sentences that were decoded, by their text.
-    `opening`: its first slot is where the story begins. `main`: whom it names, by the sentence that
-    introduces him where no other one does.
+    `opening`: its first slot is where the story begins. `main`: whom it names, where the book introduces
+    them, by the sentence that does.
     """
 
     def __init__(self, parts: Sequence[Part], skeleton: Sequence[Section], *, opening: bool = True) -> None:
@@ -103,7 +107,20 @@ class Summary:
             stands = bool(said) and (stands or not points_back(said)) and not repeats(line, self.others(slot))
             if stands:
                 slot.told.append(line._replace(text=said))
-        slot.complete = True
+        self.complete(slot)
+
+    def complete(self, slot: Slot) -> None:
+        """Nothing more is told in a slot: the main characters whom the book introduces by here are named."""
+        slot.complete, slots = True, self.slots
+        at = slots.index(slot)
+        low = slots[at - 1].part.end if at else 0
+        high = slot.part.end if slot is not slots[-1] else math.inf
+        said = " ".join(line.text for one in slots[: at + 1] for line in one.lines())
+        slot.introducing = [
+            one.line
+            for one in self.main
+            if low <= one.line.start < high and not points_back(one.line.text) and not one.known(said)
+        ]
 
     def others(self, slot: Slot) -> list[Line]:
         """What was told of the other parts."""
@@ -111,22 +128,10 @@ class Summary:
 
     def sections(self, telling: Slot | None = None) -> list[Section]:
         """Everything as it stands; in the slot that is being told with a place for the next sentence."""
-        lines = {id(slot): _with_place(slot, telling) for slot in self.slots}
-        self._name_main(lines)
         return [
-            Section(heading, tuple(line for slot in slots for line in lines[id(slot)]))
+            Section(heading, tuple(line for slot in slots for line in _with_place(slot, telling)))
             for heading, slots in self._headed
         ]
-
-    def _name_main(self, lines: Mapping[int, list[Line]]) -> None:
-        """Adds the introductions of those whom no line names, each to the slot of the part that it is in."""
-        for one in self.main:
-            every = [line for some in lines.values() for line in some]
-            slot = next((slot for slot in self.slots if one.line.start < slot.part.end), None)
-            if slot is None or points_back(one.line.text) or one.known(" ".join(line.text for line in every)):
-                continue
-            there = lines[id(slot)]
-            there.insert(sum(line.start < one.line.start for line in there), one.line)
 
     def standing(self, slot: Slot | None = None, rest: Sequence[Piece] = ()) -> Standing:
         """The same as an event; `rest`: what was told of the next sentence of `slot`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks import told
 from core.documents.document import Document, Section
-from core.events import Finished, Stand, Stats
+from core.events import Delta, Finished, Piece, Reading, Stand, Stats
 
 TEXT = "Ann met a lion. She ran.\n\nThen it was late. She slept."
 SECOND = TEXT.index("Then")
@@ -39,3 +41,13 @@ def test_every_sentence_leads_to_the_chapter_it_stands_in():
     assert '<a id="ch-1"></a>\n\n### 1. One\n\nAnn met a lion. [1](#ch-1) She ran. [1](#ch-1)' in first
     assert "### 2. Two\n\nShe slept. [2](#ch-2)" in second
     assert max(map(len, made.splitlines())) <= 120
+
+
+def test_what_was_written_and_did_not_stay_is_struck_out():
+    """A reader of the page sees what the book did not bear out."""
+    said = "A lion was met by Ann. Ann flew to the moon. And"
+    done = _said("Ann met a lion. She ran.", "She ran.")
+    done = replace(done, text=f"A lion was met by Ann. {done.text}")
+    parts, end = told.heard([Reading(1, 1, "I", "telling"), Delta((Piece(said, "target"),), Stats()), done])
+    made = told.page(BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts)
+    assert "**1 of 1, I.** A lion was met by Ann. ~~Ann flew to the moon.~~ ~~And~~" in made

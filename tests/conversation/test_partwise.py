@@ -11,10 +11,12 @@ import pytest
 
 from core.ask import Ask
 from core.conversation.announcing import announces, plainly
+from core.conversation.characters import Introduction, introductions
 from core.conversation.naming import in_first_person, named, points_back
 from core.conversation.part_summaries import Line, NoteStore
 from core.conversation.reading import Part
-from core.conversation.standing import Slot
+from core.conversation.standing import Slot, Summary
+from core.conversation.summary_layout import Section as Lines
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Reading, Standing
 from core.wire import pack, unpack
@@ -43,7 +45,7 @@ def true_of(part: str, params=None) -> str:
     return f"The {thing} of the old {place}: {person} {verb} all of them before dark. And so he"
 
 
-def text(event: Standing) -> str:
+def text_of(event: Standing) -> str:
     return "".join(piece.text for piece in (*event.before, *event.telling, *event.after))
 
 
@@ -54,7 +56,7 @@ def test_the_books_own_sentences_stand_there_before_anything_is_read():
     first = next(event for event in events if isinstance(event, Standing))
     assert engine.prompts == [] and not first.telling
     own = finished(ask(session, book, None, summaries="own"))
-    said = re.sub(r"[“”\s]", "", text(first))
+    said = re.sub(r"[“”\s]", "", text_of(first))
     assert said == re.sub(r"\s", "", own.text) and all(stand.quoted for stand in first.stands)
 
 
@@ -66,7 +68,7 @@ def test_what_is_borne_out_takes_their_place_with_its_levels_and_its_place():
     told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
     assert len(engine.prompts) >= len(told) > 2 and "And so he" not in done.text
     stands_in(book, done)
-    assert text(last) == done.text and last.stands == done.stands
+    assert text_of(last) == done.text and last.stands == done.stands
     levels = [piece.level for piece in last.before for _char in piece.text]
     for one in done.stands:
         assert all(level == "" for level in levels[one.start : one.end]) == one.quoted
@@ -104,7 +106,7 @@ def test_nothing_is_said_twice_while_it_is_told():
     session, _ = make(telling(twice), style=STYLE)
     for event in ask(session, long_book(), None):
         if isinstance(event, Standing):
-            said = [text(event)[one.start : one.end] for one in event.stands]
+            said = [text_of(event)[one.start : one.end] for one in event.stands]
             assert len(said) == len(set(said))
 
 
@@ -250,17 +252,33 @@ def test_the_story_begins_once_also_where_its_parts_were_told_before(tmp_path):
     assert "Ysolde" in end.text and "begins" not in end.text, "what is told of an end does not begin"
 
 
-def test_main_characters_that_no_sentence_names_are_introduced_by_the_book():
-    """What was told spoke of "the keeper", and nobody learned her name."""
-    text = "".join(
-        f"On day {100 + day} Marigold walked to the old harbour and counted all of the {thing} there.\n\n"
-        for day in range(20)
-        for thing in ("barrels", "lanterns")
+def test_main_characters_that_no_sentence_names_are_introduced_where_the_book_does():
+    """What was told spoke of "the keeper", and nobody learned her name. What stands before a part that is
+    told stays as it is: a terminal cannot take back what it wrote.
+    """
+    parts = [Part("I", 0, 100, 20), Part("II", 100, 200, 20)]
+    own = (Line("The lamp was lit before dark.", 10, 40, own=True), Line("It was late.", 110, 120, own=True))
+    names = {"Marigold": 5, "Oddo": 50, "Ann": 150, "Mirabel": 160}
+    summary = Summary(parts, [Lines("", own)])
+    summary.main = [
+        Introduction(Line(f"{name} kept the light.", at, at + 9, own=True), frozenset([name]))
+        for name, at in names.items()
+    ]
+    first, second = summary.slots
+    first.told.append(Line("Oddo lit the lamp.", 10, 40))
+    summary.complete(first)
+    before = summary.standing(second).before
+    assert "".join(one.text for one in before) == "“Marigold kept the light.” Oddo lit the lamp. "
+    second.told.append(Line("Oddo and Ann were late.", 110, 120))
+    summary.complete(second)
+    text = "".join(one.text for one in summary.standing().before)
+    assert text == (
+        "“Marigold kept the light.” Oddo lit the lamp. Oddo and Ann were late. “Mirabel kept the light.”"
     )
-    opening = "Marigold was the keeper of the light on the island.\n\n"
-    book = Document("B", "", "txt", opening + text, (Section("One", 0, len(opening + text)),), sha256="M")
-    said = "The keeper of the light walked to the old harbour and counted all of the lanterns. And so he"
-    session, _ = make(telling(lambda part, params: said), style=dataclasses.replace(STYLE, supported=0.1))
-    done = finished(ask(session, book, None, summary_length="paragraph"))
-    assert "“Marigold was the keeper of the light on the island.” The keeper" in done.text
-    stands_in(book, done)
+
+
+def test_the_main_characters_of_a_book_are_those_it_names_most():
+    book = long_book()
+    found = introductions(book, [Part("all", 0, len(book.text), 1)])
+    assert [sorted(one.names) for one in found] == [["Oddo"], ["Mirabel"], ["Tancred"]]
+    assert all(book.text[one.line.start : one.line.end] == one.line.text for one in found)
