@@ -13,6 +13,7 @@ from core.evidence.people import Person, introduction, people
 from core.text.language_detection import foreign
 
 _LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
+_SAID = re.compile(r"[^“\"‘'«„].*[.…]\Z")  # by the book, not by somebody in it
 _MAIN = 3  # characters that a summary names,
 _MAIN_SHARE = 0.25  # each mentioned at least so often, measured by the most named one
 
@@ -48,9 +49,8 @@ def occurring(book: Document, parts: Sequence[Part]) -> list[Person]:
 def introductions(book: Document, parts: Sequence[Part]) -> list[Introduction]:
     """Of the main characters of these parts, each with the sentence that introduces whoever it is."""
     found = occurring(book, parts)[:_MAIN]
-    return [
-        _introduction(book, one) for one in found if len(one.mentions) >= _MAIN_SHARE * len(found[0].mentions)
-    ]
+    main = [one for one in found if len(one.mentions) >= _MAIN_SHARE * len(found[0].mentions)]
+    return [one for one in (_introduction(book, person) for person in main) if _SAID.match(one.line.text)]
 
 
 def _introduction(book: Document, person: Person) -> Introduction:

@@ -57,17 +57,25 @@ class Slot:
                 continue  # whom it means stands in the book before it, not here
             if self.complete:
                 words += count_words(line.text)
-                found.insert(sum(one.start < line.start for one in found), line)
+                _insert(line, found)
             else:
                 found.append(line)
         for line in self.introducing:
-            found.insert(sum(one.start < line.start for one in found), line)
+            _insert(line, found)
         return found
 
 
 def _covered(line: Line, told: Sequence[Line]) -> bool:
     """Whether one of the sentences told stands where this one does, or says the same."""
     return repeats(line, told) or any(one.start < line.end and line.start < one.end for one in told)
+
+
+def _insert(line: Line, among: list[Line]) -> None:
+    """Puts a line where its place in the book is, not between a sentence and one that points back to it."""
+    at = sum(one.start < line.start for one in among)
+    while 0 < at < len(among) and points_back(among[at].text):
+        at -= 1
+    among.insert(at, line)
 
 
 class Summary:

@@ -156,5 +156,6 @@ def _introduces(
     called = any(_CALLED.search(text[max(start, left - 20) : left]) for left, _right in inside)
     full = any(len(text[left:right].split()) > 1 for left, right in inside)
     good = _LEAST_WORDS <= words <= _MOST_WORDS
-    back = BACK.match(text, start) is not None
-    return 2.0 * tells + 2.0 * called + 0.5 * full + 1.5 * good - back - 0.1 * mentions.index(inside[0])
+    # somebody else speaks, or of somebody else
+    apart = text[start] in "“‘\"'" or text[end - 1] == "?" or BACK.match(text, start) is not None
+    return 2.0 * tells + 2.0 * called + 0.5 * full + 1.5 * good - apart - 0.1 * mentions.index(inside[0])

@@ -277,8 +277,19 @@ def test_main_characters_that_no_sentence_names_are_introduced_where_the_book_do
     )
 
 
+def test_no_sentence_comes_between_a_name_and_who_is_meant_by_it():
+    """ "Ann came to the lifeboat. “Peg was there.” He asks her": who asked whom?"""
+    slot = Slot(Part("I", 0, 200, 40), ())
+    told = {5: "It was late.", 10: "Ann came home.", 100: "She slept there."}
+    slot.told = [Line(said, at, at + 5) for at, said in told.items()]
+    slot.introducing = [Line(f"{who} kept the light.", at, at + 5) for who, at in (("Peg", 50), ("Bob", 90))]
+    assert [line.start for line in slot.lines()] == [5, 50, 90, 10, 100]
+
+
 def test_the_main_characters_of_a_book_are_those_it_names_most():
     book = long_book()
     found = introductions(book, [Part("all", 0, len(book.text), 1)])
     assert [sorted(one.names) for one in found] == [["Oddo"], ["Mirabel"], ["Tancred"]]
     assert all(book.text[one.line.start : one.line.end] == one.line.text for one in found)
+    spoken = dataclasses.replace(book, text=book.text.replace("In winter", "“In winter"))
+    assert introductions(spoken, [Part("all", 0, len(spoken.text), 1)]) == [], "somebody says it"
