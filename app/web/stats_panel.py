@@ -46,7 +46,7 @@ def panel_html(
     """
     shown = stats or Stats(mode="triforce")
     undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
-    facts, levels = _facts(shown), _levels(shown)
+    facts, levels = [*_facts(shown), *_resting(shown, plan)], _levels(shown)
     proposed = _proposed(levels)
     return render(
         "panel.html",
@@ -149,6 +149,14 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
     if stats.peak_memory_bytes:
         facts.append(("memory", _("Memory peak"), size(stats.peak_memory_bytes)))
     return facts
+
+
+def _resting(stats: Stats, plan: dict | None) -> list[tuple[str, str, str]]:
+    """Why the retrieval level hardly proposes: it would read all there is (core.decoding.draft_length)."""
+    budget, read = (plan or {}).get("retrieval_budget", 0), stats.context_used - stats.new_tokens
+    if stats.mode != "triforce" or not stats.new_tokens or read > budget:
+        return []
+    return [("rests", _("Retrieval level"), _("rests: its budget holds all of the text"))]
 
 
 def _work(stats: Stats) -> list[tuple[str, str, str]]:

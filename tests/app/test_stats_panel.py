@@ -171,6 +171,16 @@ def test_before_the_first_answer_nothing_is_claimed():
     assert "polyline" not in html
 
 
+def test_it_says_why_the_retrieval_level_hardly_proposes():
+    """Behind a short text its acceptance is of a few tokens, and nobody could tell why."""
+    plan_of = {"retrieval_budget": 1024}
+    short = panel_html(replace(STATS, context_used=950), live=True, plan=plan_of)
+    assert text_of(short, "stat-rests") == "rests: its budget holds all of the text"
+    assert "stat-rests" not in panel_html(STATS, live=True, plan=plan_of)
+    plain = replace(STATS, context_used=950, mode="autoregressive")
+    assert "stat-rests" not in panel_html(plain, live=True, plan=plan_of)
+
+
 def test_plain_decoding_shows_no_acceptance():
     html = panel_html(Stats(mode="autoregressive", new_tokens=3, tokens_per_s=9.0), live=False)
     assert "stat-acceptance" not in html and "nothing is proposed" in html
