@@ -30,7 +30,7 @@ from core.model.store.catalogue import find
 from core.paths import ROOT
 from core.planning.offers import plan_for
 from core.text.tokenizer import Tokenizer
-from tests.model.test_layouts import fetched, older_config, sharded_bin
+from tests.support.file_layouts import fetched, older_config, sharded_bin
 from tests.support.sentencepiece import TEXT, sentencepiece_folder
 
 SAMPLE = ROOT / "assets" / "samples" / "the-thursday-clock.md"
