@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.at_work import PROC
+from tests.support.at_work import PROC
 from tests.support.fake_runtime import wait_until
 
 pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="the system does not say which threads run")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.real import launched
 from tests.support.browsing import DROP
+from tests.support.whole_app import launched
 
 # Gradio's words when a page is left while its channel is open
 LEAVING = ("signal is aborted", "BodyStreamBuffer was aborted", "Connection errored out")
@@ -84,7 +84,7 @@ def serve(home, monkeypatch) -> Callable:
 
 @pytest.fixture
 def launch(home_with_model) -> Iterator[Callable]:
-    """A function that starts the app as its own process: see tests.e2e.real."""
+    """A function that starts the app as its own process: see tests.support.whole_app."""
     yield from launched()
 
 

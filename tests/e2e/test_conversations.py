@@ -130,3 +130,30 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
     file.write_text("{}")
     drop(page, file, "#middle")
     page.wait_for_selector(".notice-error:has-text('no conversation')")
+
+
+def test_a_long_title_is_told_whole_and_its_tools_come_with_the_mouse(serve, open_page, drop, sample):
+    question = (
+        "Who keeps the lamp on the island, and what does he hide from everybody through all these years?"
+    )
+    page = open_page(serve(FakeRuntime(pace=0.005)))
+    drop(page, sample)
+    ask(page, question, answers=1)
+    assert page.get_attribute(".talks [data-act=talk]", "title").startswith("Who keeps the lamp")
+    page.hover(".talks li")
+    assert page.is_visible(".talks [data-act='forget-talk']")
+
+
+def test_copy_takes_the_numbers_of_a_list_along(serve, open_page, drop, sample):
+    """A browser draws the numbers beside the text: copied, "the second point" had nothing to refer to."""
+    told = "Two points:\n\n1. One.\n2. Two.\n\nBetween.\n\n3. Three.\n\n- Bare."
+    page = open_page(serve(FakeRuntime(pace=0.005, summary=told)))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    drop(page, sample)
+    page.click("#summarize")
+    page.click("#turns .answer [data-copy]")
+    page.wait_for_selector("[data-copy].done")
+    copied = page.evaluate("navigator.clipboard.readText()").split("\n")
+    lines = [line for line in copied if line]
+    assert lines == ["Two points:", "1. One.", "2. Two.", "Between.", "3. Three.", "- Bare."]
+    assert page.inner_text("#turns .answer li >> nth=0").startswith("One."), "the page itself is as it was"

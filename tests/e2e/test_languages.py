@@ -5,44 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.fake_runtime import FakeRuntime
-from tests.support.page_looks import at_sizes, picture
+from tests.support.page_looks import at_sizes, faults, picture
 from tests.support.scripts import BOOKS
 
 pytestmark = pytest.mark.e2e
 WIDTHS = ((1280, 800), (900, 800), (390, 844))
-OVER = """() => {
-  const shown = (selector) => [...document.querySelectorAll(selector)]
-    .filter((one) => one.offsetParent && one.getBoundingClientRect().width > 2);
-  const wide = shown("button, label, summary, .tag, h2, h3, dt, dd, small")
-    .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX === "visible"
-      && getComputedStyle(one).display !== "inline");
-  const high = shown("button").filter((one) => one.scrollHeight > one.clientHeight + 1
-    && getComputedStyle(one).overflowY === "visible");
-  const pen = document.createElement("canvas").getContext("2d");
-  const cut = shown("input[placeholder]").filter((one) => {
-    const style = getComputedStyle(one);
-    pen.font = style.font;
-    const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-    return pen.measureText(one.placeholder).width > room + 1; });
-  const cramped = (one) => {
-    const box = one.closest("#instructions"), now = one.getBoundingClientRect().width;
-    box.style.flex = "none";
-    const whole = one.getBoundingClientRect().width;
-    box.style.flex = "";
-    return whole > now + 0.01; };
-  const short = shown(".own:not(.own-some) > summary").filter(cramped);
-  const chosen = shown(".choices select").filter((one) => {
-    const style = getComputedStyle(one), arrow = 20;
-    pen.font = style.font;
-    const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - arrow;
-    return pen.measureText(one.selectedOptions[0].text).width > room; });
-  const words = document.createRange();
-  const tight = shown(".choices label").filter((one) => {
-    words.selectNodeContents(one.firstChild);
-    return words.getBoundingClientRect().width > one.getBoundingClientRect().width + 0.01; });
-  const told = (one) => `${one.tagName} ${one.className} ${one.innerText || one.placeholder}`;
-  return [document.documentElement.scrollWidth > innerWidth && "the page",
-    ...[...wide, ...high, ...cut, ...short, ...chosen, ...tight].map(told)].filter(Boolean); }"""
 
 
 def read(page, drop, sample) -> None:
@@ -78,32 +45,6 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     assert serve.desk.turns[0].text == "Summarise this book", "what is kept is English"
 
 
-@pytest.mark.parametrize("code", ["en", "de", "zh"])
-def test_long_words_break_no_layout(serve, open_page, drop, sample, code: str):
-    """German labels are a third longer than English ones."""
-    fake = FakeRuntime(pace=0.001, parts=3)
-    url = serve(fake)
-    serve.desk.choose("language", code)
-    serve.desk.models.start()
-    page = open_page(url)
-    page.wait_for_selector(".models .model")
-    read(page, drop, sample)
-    for width, _height in at_sizes(page, WIDTHS):
-        assert page.evaluate(OVER) == [], width
-        light, tools = (page.locator(one).bounding_box() for one in (".engine i", "#topbar-tools"))
-        assert light["x"] + light["width"] <= tools["x"], "the engine's light lies under a button"
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.click("#tab-reader")
-    page.wait_for_selector("#reader p[data-offset]")
-    assert page.evaluate(OVER) == [], "beside the open book, the shelf is at its narrowest"
-    fake.reading = "passages"
-    page.select_option("#ways select[data-act=fit]", "passages")
-    page.wait_for_selector("#meter .meter-words:not(:has(b))")
-    assert page.evaluate(OVER) == [], "a sentence in place of the meter leaves its neighbours whole"
-    for _size in at_sizes(page, [(900, 800)]):
-        assert page.evaluate(OVER) == [], "beside the open book in half a screen"
-
-
 INSIDE = """() => [...document.querySelectorAll("#reader p")]
   .every((one) => one.scrollWidth <= one.clientWidth + 1)"""
 BEGINS = """() => {
@@ -127,7 +68,7 @@ def test_a_book_begins_where_its_script_does_and_stays_in_its_column(serve, open
         direction, left = page.evaluate(BEGINS)
         assert (direction, left) == (("rtl", False) if book.code == "he" else ("ltr", True)), book.code
         for width, _height in at_sizes(page, WIDTHS):
-            assert page.evaluate(OVER) == [], (book.code, width)
+            assert faults(page) == [], (book.code, width)
             assert page.evaluate(INSIDE), (book.code, width)
         page.set_viewport_size({"width": 1280, "height": 800})
         picture(page, f"book-{book.code}")

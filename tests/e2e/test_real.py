@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from core.paths import ROOT
-from tests.e2e.real import GIVEN, RESTING, START, answered, ask, visited
 from tests.support.fake_runtime import wait_until
+from tests.support.whole_app import GIVEN, RESTING, START, answered, ask, visited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 STORY = """Chapter 1
@@ -111,8 +111,9 @@ def test_summaries_of_three_lengths_link_every_sentence(app, open_page, drop, tm
         answered(page)
         signs = page.locator("#turns .answer .text .sign-quoted")
         marked = sum(sign.count(".") for sign in signs.all_inner_texts())  # "ch. 1"
+        told = page.inner_text("#turns .answer")
         sentences = page.inner_text("#turns .answer .text").count(".") - marked
-        assert signs.count() == sentences >= 4
+        assert signs.count() == sentences >= 4, (length, told)
         assert page.locator("#turns .answer .text .sign-nothing").count() == 0
         assert page.locator("#turns .answer .text :is(h2, h3, h4)").count() == (
             2 if length == "chapters" else 0

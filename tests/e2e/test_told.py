@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.e2e.real import answered, visited
+from tests.support.whole_app import answered, visited
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 OFFERED = "[data-act=suggest]:has-text('{}')"

@@ -27,7 +27,7 @@ from core.events import (
     Stats,
     Verified,
 )
-from tests.at_work import at_work
+from tests.support.at_work import at_work
 
 SUMMARY = (
     "In the chapters read here, the keeper of a small lighthouse takes in a stranger who claims to have "

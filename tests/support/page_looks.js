@@ -1,11 +1,12 @@
 /* What is wrong with the page as it is now, as sentences: see looking.py. */
-() => {
+([always, wanted]) => {
   const found = [];
   const tell = (what, one) => found.push(`${what}: ${one.outerHTML.replace(/\\s+/g, " ").slice(0, 150)}`);
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page scrolls sideways");
 
   const layer = (one) => one.closest("dialog, #settings, #right, #left, .own-boxes, .export > div, .selected, #choices");
-  const unseen = (one) => one && (getComputedStyle(one).clipPath !== "none" || one.offsetWidth <= 1 || unseen(one.parentElement));
+  const unseen = (one) => one && (getComputedStyle(one).clipPath !== "none"
+    || (one.offsetWidth <= 1 && getComputedStyle(one).display !== "contents") || unseen(one.parentElement));
   const hidden = (one) => one.closest("#skip, [hidden]") || unseen(one)
     || !one.checkVisibility({ opacityProperty: true, visibilityProperty: true });
   const open = document.querySelector("dialog[open]");
@@ -40,6 +41,49 @@
     if (seen.height < box.height * .7) continue;   // half scrolled away
     const top = over(seen);
     if (!related(target, top) && layer(top ?? one) === layer(one)) tell(`covered by ${top?.outerHTML.slice(0, 60)}`, one);
+  }
+
+  // what must be in sight: whole, and nothing lies over it but what is folded over the page
+  for (const selector of [...always, ...wanted]) {
+    const all = [...document.querySelectorAll(selector)].filter((one) => !hidden(one) && one.getBoundingClientRect().width);
+    const seen = ([one, box]) => {
+      const top = over(box);
+      return box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight
+        && (related(one, top) || layer(top ?? one) !== layer(one));
+    };
+    if (open || (!all.length && always.includes(selector))) continue;
+    if (!all.map((one) => [one, one.getBoundingClientRect()]).some(seen)) found.push(`out of sight: ${selector}`);
+  }
+
+  // what is chosen or offered has the width of its words
+  const boxes = (selector) => [...document.querySelectorAll(selector)].filter((one) => !hidden(one) && one.clientWidth > 2);
+  const pen = document.createElement("canvas").getContext("2d");
+  const narrow = (one, words, beside = 0) => {
+    const style = getComputedStyle(one);
+    pen.font = style.font;
+    const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - beside;
+    if (pen.measureText(words).width > room + 1) tell(`narrower than “${words}”`, one);
+  };
+  for (const one of boxes("input[placeholder]")) narrow(one, one.placeholder);
+  for (const one of boxes(".choices select")) narrow(one, one.selectedOptions[0].text, 19);   // the arrow
+  for (const one of boxes(".choices label")) {
+    const words = document.createRange();
+    words.selectNodeContents(one.firstChild);
+    if (words.getBoundingClientRect().width > one.getBoundingClientRect().width + .01) tell("narrower than its words", one);
+  }
+  for (const one of boxes(".own:not(.own-some) > summary")) {
+    const box = one.closest("#instructions"), now = one.getBoundingClientRect().width;
+    box.style.flex = "none";
+    if (one.getBoundingClientRect().width > now + .01) tell("narrower than its words", one);
+    box.style.flex = "";
+  }
+  for (const one of boxes("button, label, summary, .tag, h2, h3, dt, dd, small")) {
+    const { overflowX, overflowY, display } = getComputedStyle(one);
+    if (overflowX === "visible" && display !== "inline" && one.scrollWidth > one.clientWidth + 1) tell("wider than its box", one);
+    if (overflowY === "visible" && one.matches("button") && one.scrollHeight > one.clientHeight + 1) tell("higher than its box", one);
+  }
+  for (const one of boxes(".answer .text")) {
+    if (one.clientWidth < Math.min(340, innerWidth - 50)) tell(`only ${one.clientWidth} pixels wide`, one);
   }
 
   // words: neither cut off nor written over others

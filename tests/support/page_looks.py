@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 # 640 x 400 is a window of 1280 x 800 at 200 % zoom
-SIZES = ((1280, 800), (1920, 1080), (900, 800), (390, 844), (640, 400))
+SIZES = ((1280, 800), (1920, 1080), (900, 800), (700, 900), (390, 844), (640, 400))
 IN_DARK = ((1280, 800), (390, 844))
+# what is in sight wherever it is on the page
+ALWAYS = (".engine i", ".topbar-tools [data-toggle=settings]", "[data-quit]", "#send, #stop button")
 # what listens for a new size has heard of it when a frame was drawn at it
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 FAULTS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
@@ -37,15 +39,27 @@ def in_both_schemes(page) -> Iterator[str]:
     page.emulate_media(color_scheme="light")
 
 
-def look(page, name: str, *, before: Callable[[], None] = as_it_is, after: Callable[[], None] = as_it_is):
+def faults(page, seen: Iterable[str] = ()) -> list[str]:
+    """What is wrong with the page as it is now; `seen`: selectors of what must be in sight."""
+    return page.evaluate(FAULTS, [ALWAYS, list(seen)])
+
+
+def look(
+    page,
+    name: str,
+    *,
+    seen: Iterable[str] = (),
+    before: Callable[[], None] = as_it_is,
+    after: Callable[[], None] = as_it_is,
+) -> list[str]:
     """What is wrong with the page as it is now, size by size; its pictures go to TRIFORCE_SHOTS. `before` and
-    `after` bring into sight what a size folds away, and put it away again.
+    `after` bring into sight what a size folds away, and put it away again. `seen`: see `faults`.
     """
     wrong = []
     for width, height in at_sizes(page, SIZES):
         before()
         at = f"{name} at {width} x {height}"
-        wrong += [f"{at}: {line}" for line in page.evaluate(FAULTS)]
+        wrong += [f"{at}: {line}" for line in faults(page, seen)]
         picture(page, f"{name}-{width}-light")
         if os.environ.get("TRIFORCE_SHOTS") and (width, height) in IN_DARK:
             page.emulate_media(color_scheme="dark")

@@ -20,7 +20,7 @@ START = (
 # the engine's process rests once while it reads, until it is stopped
 RESTING = (
     "import sys; from app.engine.client import Runtime\n"
-    "Runtime.__init__.__kwdefaults__['worker'] = (sys.executable, 'tests/resting_worker.py')\n"
+    "Runtime.__init__.__kwdefaults__['worker'] = (sys.executable, 'tests/support/resting_worker.py')\n"
 ) + START
 GIVEN = {"port": 0, "threads": 2, "max_new_tokens": 48, "fit": "whole"}
 

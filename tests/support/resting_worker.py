@@ -1,5 +1,5 @@
 """The engine's own process, but that a reading rests once two thirds of it are done, until it is stopped:
-`python tests/resting_worker.py --parent PID`. It does so once in a data folder.
+`python tests/support/resting_worker.py --parent PID`. It does so once in a data folder.
 
 A test can stop it, or kill it, while it reads, however fast the computer is and however short the book.
 """
@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core import worker  # noqa: E402
 from core.engine import Engine  # noqa: E402
