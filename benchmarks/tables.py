@@ -232,6 +232,7 @@ FOLDERS = {
     "core/hardware": "what this machine is",
     "core/model": "the Llama family, its files, the catalogue, downloads",
     "core/planning": "what fits where and how fast it will be",
+    "core/sandbox": "processes with limits for files and programs of others",
     "core/selftest": "what a device is tried with before it is trusted",
     "core/text": "tokens, prompts, the words of the program",
     "core/training": "trains a draft model, teaches the embedded model to read",

@@ -21,6 +21,7 @@ NO_TORCH = (
     "core.errors",
     "core.paths",
     "core.documents",
+    "core.sandbox",
     "core.planning.planner",
     "core.model.shapes",
     "core.model.store.catalogue",
@@ -84,6 +85,8 @@ def test_only_the_app_imports_gradio():
         ),
         ("core.cache", ("core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
         ("core.model", ("core.cache", "core.backend"), ("core.cache.base", *PROTOCOLS)),
+        ("core.model", ("core.documents",), ()),
+        ("core.sandbox", ("core",), ("core.errors", "core.events", "core.paths", "core.sandbox")),
         ("core.model", ("core.decoding", "core.engine", "core.conversation.session", "core.worker"), ()),
         (
             "core.decoding",

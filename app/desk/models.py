@@ -25,11 +25,11 @@ from app.models.local_files import (
 )
 from core import paths
 from core.config import Settings
-from core.documents.safely import ReadingCancelled
 from core.errors import UserError
 from core.model.store.catalogue import title_of
 from core.model.store.discovery import Found, found_below, found_elsewhere, longest_s
 from core.model.store.untrusted import LIMITS, entry_safely
+from core.sandbox.process import CallCancelled
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -213,7 +213,7 @@ class ModelsUsed:
             file = entry_safely(path, should_stop=given_up.is_set).folder
             keep(file)
             self._desk.models.look_again()
-        except ReadingCancelled:
+        except CallCancelled:
             return
         except (UserError, OSError) as error:
             self._desk.say(str(error))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from app.models.catalogue import Models
 from app.models.progress import Fetching, Pace
-from core.documents.safely import ReadingCancelled
 from core.errors import UserError
 from core.model.gguf.reader import MAGIC
 from core.model.gguf.shards import parts_of
@@ -25,6 +24,7 @@ from core.model.store.manifest import finish
 from core.model.store.relocate import SPARE_BYTES, move
 from core.model.store.untrusted import entry_safely
 from core.paths import subdir
+from core.sandbox.process import CallCancelled
 from core.text.words import size as in_words
 from core.text.words import translated as _
 
@@ -97,7 +97,7 @@ class Copies:
             await asyncio.to_thread(entry_safely, stage / name, should_stop=self._stop.is_set)
             finish(stage, repo="")
             stage.rename(folder)
-        except (Stopped, ReadingCancelled):
+        except (Stopped, CallCancelled):
             raise UserError(_("{name} was not copied.").format(name=name)) from None
         except OSError as error:
             said = _("{name} could not be copied ({reason}). Nothing of it is kept.")

@@ -2,14 +2,6 @@
 
 from core.documents.document import Document, Section
 from core.documents.reader import read_document
-from core.documents.safely import Limits, ReadingCancelled, cover_safely, read_safely
+from core.documents.safely import ReadingCancelled, cover_safely, read_safely
 
-__all__ = [
-    "Document",
-    "Limits",
-    "ReadingCancelled",
-    "Section",
-    "cover_safely",
-    "read_document",
-    "read_safely",
-]
+__all__ = ["Document", "ReadingCancelled", "Section", "cover_safely", "read_document", "read_safely"]

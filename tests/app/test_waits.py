@@ -25,10 +25,10 @@ from app.web.regions import header_html, moving_html, progress_html, stage_html
 from app.web.stats_panel import panel_html
 from core.ask import Ask, Exchange
 from core.config import Settings
-from core.documents.safely import ReadingCancelled
 from core.events import Loading, Prefill, Preparing, Reading, Stats
 from core.model.store.discovery import Found, found_below
 from core.model.store.embedded import NAME as EMBEDDED
+from core.sandbox.process import CallCancelled
 from tests.support.fake_runtime import wait_until
 
 
@@ -249,7 +249,7 @@ def kept_looking(desk, monkeypatch):
     def look(_path, *, should_stop):
         wait_until(should_stop)
         ended.set()
-        raise ReadingCancelled("given up")
+        raise CallCancelled("given up")
 
     monkeypatch.setattr("app.desk.models.entry_safely", look)
     desk.used.file("/home/ann/my.gguf")

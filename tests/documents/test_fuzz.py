@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from core.documents import Document, Limits, read_document, read_safely
+from core.documents import Document, read_document, read_safely
 from core.errors import DocumentError, PasswordNeeded
+from core.sandbox.process import Limits
 from tests.support.minimal_pdf import pdf_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"

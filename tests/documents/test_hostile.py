@@ -16,8 +16,9 @@ import pytest
 
 from app.cli import parser
 from benchmarks import expected
-from core.documents import Limits, ReadingCancelled, read_safely
+from core.documents import ReadingCancelled, read_safely
 from core.errors import DocumentError, PasswordNeeded
+from core.sandbox.process import Limits
 
 FILES = (
     "pdf-open-password.pdf",
@@ -183,11 +184,11 @@ def test_child_can_neither_write_nor_call_out(attempt: str):
     """Defence in depth: even code run by a parser's flaw finds these doors shut."""
     import subprocess
 
-    code = f"import sys; from core.documents.child import _refuse; sys.addaudithook(_refuse); {attempt}"
+    code = f"import sys; from core.sandbox.child import _refuse; sys.addaudithook(_refuse); {attempt}"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True
     )
-    assert done.returncode == 1 and "not allowed while reading a book" in done.stderr
+    assert done.returncode == 1 and "not allowed in a process with limits" in done.stderr
 
 
 def hang_in_child(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,16 +201,16 @@ def plant(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     package.mkdir()
     (package / "charset_normalizer.py").write_text(code, "utf-8")
     (package / "sitecustomize.py").write_text(
-        "import sys\nif 'core.documents.child' in ' '.join(sys.orig_argv):\n    import charset_normalizer\n",
+        "import sys\nif 'core.sandbox.child' in ' '.join(sys.orig_argv):\n    import charset_normalizer\n",
         "utf-8",
     )
-    import core.documents.safely as safely
+    from core.sandbox import process
 
-    start = safely.subprocess.Popen
+    start = process.subprocess.Popen
 
     def planted(*args, env, **kwargs):
         return start(
             *args, env={**env, "PYTHONPATH": os.pathsep.join([str(package), env["PYTHONPATH"]])}, **kwargs
         )
 
-    monkeypatch.setattr(safely.subprocess, "Popen", planted)
+    monkeypatch.setattr(process.subprocess, "Popen", planted)

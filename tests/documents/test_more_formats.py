@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core.documents import Document, Limits, read_document, read_safely
+from core.documents import Document, read_document, read_safely
 from core.errors import DocumentError
+from core.sandbox.process import Limits
 from tests.support.documents_made import BODY, epub, zipped
 
 FB2 = """<?xml version="1.0" encoding="{encoding}"?>

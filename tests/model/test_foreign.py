@@ -12,7 +12,6 @@ import gguf
 import numpy as np
 import pytest
 
-from core.documents.safely import Limits
 from core.errors import UserError
 from core.model.gguf.config import config_of
 from core.model.gguf.folder import describe
@@ -22,6 +21,7 @@ from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
 from core.model.store.manifest import finish
 from core.model.store.untrusted import entry_safely
+from core.sandbox.process import Limits
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 

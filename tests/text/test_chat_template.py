@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from core import build
-from core.documents.safely import Limits
 from core.errors import UserError
 from core.model.config import load_config
 from core.model.store import catalogue, untrusted
 from core.model.store.fetch import model_folder
 from core.model.store.untrusted import written_safely
+from core.sandbox.process import Limits
 from core.text.tokenizer import Tokenizer
 from tests.support.chat_facts import _CHATML_BODY, FACTS, FAMILIES, conversation, traits
 from tests.support.gguf_files import write_gguf

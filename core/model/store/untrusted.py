@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from core.documents.safely import Limits, ReadingCancelled, found_safely
-from core.errors import DocumentError, UserError
+from core.errors import UserError
 from core.model.gguf.shards import settled
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
+from core.sandbox.process import CallCancelled, Limits, SandboxError, run_isolated
 from core.text.chat_template import pieces_of
 from core.text.words import translated as _
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 def entry_safely(path: Path, *, should_stop: Callable[[], bool] | None = None) -> CatalogueEntry:
     """The entry for the GGUF at `path`, or alone in that folder. Raises UserError with what is wrong with it,
-    and what would do; ReadingCancelled when `should_stop` says so.
+    and what would do; CallCancelled when `should_stop` says so.
     """
     file = gguf_at(path.expanduser())
     if file is None:
@@ -34,10 +34,12 @@ def entry_safely(path: Path, *, should_stop: Callable[[], bool] | None = None) -
         raise UserError(said.format(file=path))
     file = settled(file)
     try:
-        facts = found_safely("core.model.store.untrusted:facts_of", file, LIMITS, should_stop=should_stop)
-    except ReadingCancelled:
+        facts = run_isolated(
+            f"{__name__}:facts_of", {"path": str(file)}, limits=LIMITS, should_stop=should_stop
+        )
+    except CallCancelled:
         raise
-    except DocumentError as error:
+    except SandboxError as error:
         said = _("{file} cannot be looked into: it is damaged, or built to do harm. Choose another file.")
         raise UserError(said.format(file=file)) from error
     shape = ModelShape(**facts["shape"])
@@ -53,12 +55,10 @@ def written_safely(name: str) -> Callable[[Mapping[str, Any]], list[str | None]]
 
     def written(given: Mapping[str, Any]) -> list[str | None]:
         try:
-            found = found_safely(
-                "core.model.store.untrusted:pieces_or_reason", Path(name), LIMITS, dict(given)
-            )
-        except DocumentError as error:
+            found = run_isolated(f"{__name__}:pieces_or_reason", {"given": dict(given)}, limits=LIMITS)
+        except SandboxError as error:
             found = _("it takes too long, or too much memory")
-            log.warning("the chat template of %s: %s", name, error)
+            log.warning("the chat template of %s: %r", name, error)
         if isinstance(found, str):
             said = _(
                 "The chat template of {model} cannot be used: {reason}. Choose another model, or another "

@@ -1,4 +1,4 @@
-"""The job object of the reading child, on a kernel32 by script: which limits are asked for, and that it
+"""The job object of a child with limits, on a kernel32 by script: which limits are asked for, and that it
 closes.
 """
 
@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.documents import windows_job
-from core.documents.windows_job import WindowsJob, contained, interpreter
+from core.sandbox import windows_job
+from core.sandbox.windows_job import WindowsJob, contained, interpreter
 
 JOB, PROCESS = 77, 1234
 

@@ -1,4 +1,4 @@
-"""A Windows job object around the reading child: it ends with this process, however that ends, and the kernel
+"""A Windows job object around the child process: it ends with this process, however that ends, and the kernel
 limits its memory.
 
 https://learn.microsoft.com/windows/win32/procthread/job-objects; the structures are those of winnt.h. On
@@ -66,7 +66,7 @@ class WindowsJob:
             )
             and kernel32.AssignProcessToJobObject(self._job, process_handle)
         ):
-            log.warning("Windows gave the reading process no job object: its memory is watched, not limited")
+            log.warning("Windows gave the child process no job object: its memory is watched, not limited")
 
     def close(self) -> None:
         """End whatever still runs in the job."""

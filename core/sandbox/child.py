@@ -1,19 +1,19 @@
-"""The process that parses a file from outside: reads a request on stdin, writes progress and the result as
-JSON lines.
+"""The process that calls one function on data from outside: reads a request on stdin, writes progress and the
+result as JSON lines.
 
-It gives up its own rights before any parser is imported: memory, CPU time, writing files, the network and
-starting programs. It ends when its parent does.
+It gives up its own rights before the function's module is imported: memory, CPU time, writing files, the
+network and starting programs. It ends when its parent does.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import importlib
 import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -49,9 +49,9 @@ def main() -> None:
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # whatever a library prints must not mix with the answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # OCR engines map far more memory than they use; the parent watches
-    if not request["ocr"]:
-        _limit(request["memory_bytes"], request["time_s"])
+    limits = request["limits"]
+    if limits["enforced"]:
+        _limit(limits["memory_bytes"], limits["time_s"])
     sys.addaudithook(_refuse)
     lock = threading.Lock()
 
@@ -64,31 +64,20 @@ def main() -> None:
     os._exit(0)  # no clean-up that a damaged library could hang in
 
 
-def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
-    from core.errors import DocumentError, UserError
+def _answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    from core.errors import UserError
 
+    arguments = request["arguments"]
+    if request["reports"]:
+        arguments["progress"] = lambda stage, fraction: send({"progress": [stage, fraction]})
     try:
-        if ":" in request["wanted"]:  # of another room, which asks for it by name
-            module, function = request["wanted"].split(":")
-            return {"found": getattr(importlib.import_module(module), function)(request["given"])}
-        if request["wanted"] == "cover":
-            from core.documents.cover import cover_of
-
-            picture = cover_of(request["path"], password=request["password"])
-            return {"cover": base64.b64encode(picture).decode()}
-        from core.documents.reader import read_document
-
-        document = read_document(
-            request["path"],
-            password=request["password"],
-            ocr=request["ocr"],
-            progress=lambda stage, fraction: send({"progress": [stage, fraction]}),
-        )
-        return {"document": document.to_json()}
-    except (DocumentError, UserError) as error:
-        return {"error": type(error).__name__, "message": str(error)}
-    except (MemoryError, RecursionError) as error:
-        return {"error": "limit", "message": type(error).__name__}
+        module, name = request["function"].split(":")
+        return {"result": getattr(importlib.import_module(module), name)(**arguments)}
+    except UserError as error:
+        known = next(kind for kind in type(error).__mro__ if kind.__module__ == "core.errors")
+        return {"error": known.__name__, "message": str(error)}
+    except (MemoryError, RecursionError):
+        return {"exhausted": True}
 
 
 def _end_with_parent() -> None:
@@ -113,7 +102,9 @@ def _limit(memory_bytes: int, time_s: float) -> None:
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    """An audit hook: a parser has no business with the network, other programs or writing files."""
+    """An audit hook: what handles data from outside has no business with the network, other programs or
+    writing files.
+    """
     if event == "open":
         mode, flags = args[1], args[2]
         writes = (
@@ -122,9 +113,9 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
             else bool(isinstance(flags, int) and flags & _WRITING)
         )
         if writes:
-            raise PermissionError(f"writing {args[0]!r} is not allowed while reading a book")
+            raise PermissionError(f"writing {args[0]!r} is not allowed in a process with limits")
     elif event.startswith(_FORBIDDEN):
-        raise PermissionError(f"{event} is not allowed while reading a book")
+        raise PermissionError(f"{event} is not allowed in a process with limits")
 
 
 if __name__ == "__main__":
