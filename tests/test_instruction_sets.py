@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from benchmarks.isa import LIMITS
+from benchmarks.lib.isa import LIMITS
 from core.hardware.cpu import ISA_CAP, all_cpu_flags
 from core.paths import ROOT
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import isa, measured, startup, store, tables
-from benchmarks.isa_table import isa_table
+from benchmarks.lib import isa, results
+from benchmarks.report import measured, tables
+from benchmarks.report.isa_table import isa_table
+from benchmarks.speed import startup
 from core.config import RULES
 
 
@@ -16,7 +18,7 @@ def test_generated_sections_are_current(section):
     """A key without a row, a figure edited by hand, a model that no longer fits, a folder nobody explains."""
     if section == "tree" and not (tables.REPO / ".git").exists():
         pytest.skip("a copy without git does not know which folders belong to the project")
-    assert tables.stale([section]) == [], "run python benchmarks/tables.py"
+    assert tables.stale([section]) == [], "run python -m benchmarks.tables"
 
 
 def test_every_setting_has_a_row_with_an_explanation():
@@ -37,17 +39,17 @@ def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
     """A figure without machine and date cannot be judged; a cell that was not measured must not look like
     zero.
     """
-    table = store.Table(
+    table = results.Table(
         "Speed",
         ("Mode", "TBT, ms", "Tokens"),
         (("plain", 31.4159, 8192), ("triforce", None, 12)),
         ("A note.",),
     )
-    path = store.save("speed", [table], {"raw": [1]}, folder=tmp_path)
-    assert store.load(path).tables == (table,)
+    path = results.save("speed", [table], {"raw": [1]}, folder=tmp_path)
+    assert results.load(path).tables == (table,)
     text = measured.section(tmp_path)
     assert "| plain | 31.4 | 8,192 |" in text and "| triforce | – | 12 |" in text and "A note." in text
-    assert store.load(path).date in text and store.load(path).machine["cpu"] in text
+    assert results.load(path).date in text and results.load(path).machine["cpu"] in text
 
 
 def test_modes_stand_side_by_side():
@@ -59,12 +61,12 @@ def test_modes_stand_side_by_side():
         (1024, 0.0, "triforce", 14.0, 1.5, 0.4, 0.9, "varied"),
         (1024, 0.0, "autoregressive", 22.0, 0.95, None, None, "varied"),
     )
-    made = measured.by_mode(store.Table("Decode", columns, rows))
+    made = measured.by_mode(results.Table("Decode", columns, rows))
     assert made is not None and made.columns[3:5] == ("ngram, times as fast", "triforce, times as fast")
     assert made.rows == ((1024, 0.0, 21.0, 2.1, 1.5, 0.4, 0.9, "loops in part"),)
-    assert measured.by_mode(store.Table("Other", ("a",), ((1,),))) is None
+    assert measured.by_mode(results.Table("Other", ("a",), ((1,),))) is None
     # its plain answer is in the table of the other texts
-    alone = measured.by_mode(store.Table("Decode", columns, rows[2:3]))
+    alone = measured.by_mode(results.Table("Decode", columns, rows[2:3]))
     assert alone is not None and alone.rows == ((1024, 0.0, 21.0, 1.5, 0.4, 0.9, "varied"),)
 
 
@@ -76,10 +78,10 @@ def test_programs_stand_below_each_other():
         ("ours", 1024, 1.5, 28.0, "varied"),
         ("ours", 8000, 24.0, 40.0, "varied"),
     )
-    made = measured.by_program(store.Table("Peers", columns, rows))
+    made = measured.by_program(results.Table("Peers", columns, rows))
     assert made is not None and made.columns[1:3] == ("1,024: ms per token", "8,000: ms per token")
     assert made.rows == (("llama.cpp", 14.0, None, 3.0, None), ("ours", 28.0, 40.0, 1.5, 24.0))
-    assert measured.by_program(store.Table("Other", ("a",), ((1,),))) is None
+    assert measured.by_program(results.Table("Other", ("a",), ((1,),))) is None
 
 
 def test_the_first_page_shows_where_ours_is_slower_too(tmp_path):
@@ -92,7 +94,7 @@ def test_the_first_page_shows_where_ours_is_slower_too(tmp_path):
         (8000, "fast, tuned", 3.1, 9.0, 9.0, 9.0, 9.0),
         (4000, "fast", 3.0, 1.5, 1.5, 1.5, 1.5),
     )
-    store.save("peers", [store.Table("Ours", columns, rows)], folder=tmp_path)
+    results.save("peers", [results.Table("Ours", columns, rows)], folder=tmp_path)
     _heading, _rule, *shown = tables.speed_table(tmp_path).split("\n\n")[0].splitlines()
     assert shown == [
         "| 1,024 | fast | 3 | 0.5 | 0.6 | 0.7 | 0.8 |",
@@ -105,7 +107,7 @@ def test_figures_with_avx2_stand_below_those_of_the_server(tmp_path, monkeypatch
     columns = ("Context", "Peer", *tables.SPEED_COLUMNS)
     for name, factor in (("peers", 1.0), ("peers-avx2", 2.0)):
         rows = ((1024, "llama.cpp", *(factor * place for place in range(1, 6))),)
-        store.save(name, [store.Table("Ours", columns, rows)], folder=tmp_path)
+        results.save(name, [results.Table("Ours", columns, rows)], folder=tmp_path)
         for variable, value in isa.LIMITS["avx2"].items():
             monkeypatch.setenv(variable, value)
     first, _source, said, second, source = tables.speed_table(tmp_path).split("\n\n")
@@ -124,11 +126,11 @@ def test_the_table_of_instruction_sets_says_what_is_met(tmp_path, monkeypatch):
         (8000, "llama.cpp", 2.4, 2.0, 1.0, 2.0, 1.0),
         (16_000, "llama.cpp", None, 2.0, 1.0, None, 1.0),
     )
-    against = store.Table("Ours against each peer, times as fast", columns, rows)
-    store.save("peers-as-it-is", [against], folder=tmp_path)
+    against = results.Table("Ours against each peer, times as fast", columns, rows)
+    results.save("peers-as-it-is", [against], folder=tmp_path)
     for variable, value in isa.LIMITS["avx2"].items():
         monkeypatch.setenv(variable, value)
-    store.save("peers-avx2", [against], folder=tmp_path)
+    results.save("peers-avx2", [against], folder=tmp_path)
     _heading, _rule, *shown = isa_table(tmp_path).split("\n\n")[0].splitlines()
     assert shown == [
         "| AVX2 | 1,024 | 0.80 (aim 0.8: met) | 1.25 (aim 1: not met) | 2.60 (aim 2.5: met) |",
@@ -143,7 +145,7 @@ def test_the_table_of_instruction_sets_says_what_is_met(tmp_path, monkeypatch):
 def test_a_table_with_uneven_rows_is_refused():
     """A missing cell would shift the figures of its row under the wrong heading."""
     with pytest.raises(AssertionError, match="rows without 2 cells"):
-        store.Table("Speed", ("Mode", "TBT"), (("plain",),))
+        results.Table("Speed", ("Mode", "TBT"), (("plain",),))
 
 
 def test_the_tree_has_a_line_for_each_folder():

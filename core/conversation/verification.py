@@ -20,7 +20,7 @@ from core.model.llama import LlamaModel
 ROWS = 32  # tokens judged per pass: bounds the logits in memory
 # A token whose gap is no larger is a near-tie: passes of different shapes round differently. Of the largest
 # gap found between passes of 1, 5 and 32 rows over real text twice, in bf16 three times; fp32, where none was
-# found: twice what its largest difference allows (benchmarks/precision.py)
+# found: twice what its largest difference allows (benchmarks/results/precision.json)
 NEAR_TIE = {torch.float32: 2e-4, torch.float16: 0.03, torch.bfloat16: 0.75}
 # computed in fp32 from 16 bits: none by the compiled kernels; by torch, twice the largest difference
 NEAR_TIE_OF_16_BITS = 0.2

@@ -4,7 +4,7 @@ A sentence is worth the mean weight of its words (tf-idf over the sentences; aft
 et al. 2004, arXiv cs/0005020), how usual its pairs of words are in this text, and the names that it is the
 first to bring. The text is cut into stretches of equal length, and each gives its best sentences, less what
 was said before (maximal marginal relevance, Carbonell and Goldstein 1998). The shares were chosen on
-SQuALITY's training stories; benchmarks/summaries.py measures what they give on others.
+SQuALITY's training stories; benchmarks/quality/summaries.py measures what they give on others.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ is told
 by what stands around it wherever it occurs: a title before it, a verb of speaking beside it, "who"
 behind it;
 "in", "at" or "the" before it speak against it. "The Psychologist" is a name, too, of somebody who speaks.
-benchmarks/people.py measures what is found; the weights were chosen on every other book of its list.
+benchmarks/quality/people.py measures what is found; the weights were chosen on every other book of its list.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ stands in the passage and the share that stands within three sentences of it: wo
 apart. The passage that the model looked at most is held against the sentence as well, and is taken before one
 that holds about as much. The sentence agrees when the score reaches `AGREES`, the passage knows every name
 and number in it, and no word that both share is denied by one of them alone. `AGREES` was set on answers of
-FairytaleQA and on people's summaries in SQuALITY; benchmarks/evidence.py measures what it lets through.
+FairytaleQA and on people's summaries in SQuALITY; benchmarks/quality/evidence.py measures what it lets
+through.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _with_kv(case: Case, best: Best) -> tuple[Case, int]:
 
     Where the settings leave it open, 8 bits are for what is slow in 16 and so much faster in 8 (_GIVES_WAY),
     and for what does not fit else; never where keys have a constant part, which takes the codes' steps away
-    from what differs between them (benchmarks/kv.py).
+    from what differs between them (benchmarks/quality/kv_quantization.py).
     """
     settings, cases = case.settings, _by_kv(case)
     limit = min(case.target.native_context, AUTO_CONTEXT)

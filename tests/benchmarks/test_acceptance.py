@@ -1,16 +1,13 @@
-"""The acceptance benchmark on a tiny model, and the pictures of what it saves."""
+"""The acceptance benchmark on a tiny model."""
 
 from __future__ import annotations
-
-import json
-from xml.etree import ElementTree
 
 import pytest
 import torch
 
-from benchmarks import acceptance, plots
-from benchmarks.acceptance import CHUNK, DEFAULT_REFRESH, Row, Setup, rate, setups, tables
-from benchmarks.selections import ByColumnSums
+from benchmarks.quality import acceptance
+from benchmarks.quality.acceptance import CHUNK, DEFAULT_REFRESH, Row, Setup, rate, setups, tables
+from benchmarks.quality.selection_policies import ByColumnSums
 from core.cache.full import FullKVCache
 from core.decoding.forced import Expected
 from core.decoding.sampling import Sampling
@@ -64,33 +61,3 @@ def test_texts_are_summed_before_they_are_divided():
         Row("b", 512, "book", 0.0, setup, Expected(0.0, 90.0, 20)),
     ]
     assert rate(rows, setup, 512, 0.0) == pytest.approx(0.09) and rate(rows, setup, 512, 0.6) is None
-
-
-def test_pictures_show_every_line_with_its_name():
-    """A line without a legend, or a point off the panel, would be worse than no picture. Both themes are in
-    the file.
-    """
-    made = plots.figure(
-        "A & B",
-        [plots.Panel("behind 1", ("64", "128"), {"mass": (0.5, 1.0), "<h2o>": (None, 0.75)})],
-        x_label="budget",
-    )
-    root = ElementTree.fromstring(made)
-    names = ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"mass", "<h2o>", "64", "128", "budget", "A & B"} <= set(
-        names
-    ) and "prefers-color-scheme:dark" in made
-    line, other, *_ = root.iter("{http://www.w3.org/2000/svg}polyline")
-    ys = [float(point.split(",")[1]) for point in line.get("points").split()]
-    assert (
-        len(other.get("points").split()) == 1 and ys[1] == plots.TOP < ys[0] <= plots.TOP + plots.PANEL_HEIGHT
-    )
-
-
-@pytest.mark.skipif(not plots.RESULT.is_file(), reason="acceptance was not measured for this version")
-def test_pictures_are_those_of_the_result():
-    """A picture left over from an older run."""
-    drawn = plots.pictures(json.loads(plots.RESULT.read_text(encoding="utf-8"))["details"]["rows"])
-    assert {name: (plots.IMAGES / name).read_text(encoding="utf-8") for name in drawn} == drawn, (
-        "run python -m benchmarks.plots"
-    )

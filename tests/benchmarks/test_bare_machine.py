@@ -15,7 +15,7 @@ import platformdirs
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.wheels import OURS, fetch
+from benchmarks.card.wheels import OURS, fetch
 
 REPO = Path(__file__).resolve().parents[2]
 THERE = ("torch", "transformers", "safetensors", "numpy")
@@ -82,7 +82,7 @@ def test_first_contact_begins(python: Path, tmp_path: Path):
     for step in ("machine", "self-test"):
         file = str(tmp_path / f"{step}.json")
         said = run(
-            python, "-m", "benchmarks.contact_steps", step, "--stand-in",
+            python, "-m", "benchmarks.card.contact_steps", step, "--stand-in",
             "--file", file, "--seconds", "500", "--cap-gib", "24",
         )  # fmt: skip
         assert said.returncode == 0, said.stderr

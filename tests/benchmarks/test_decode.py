@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import decode, embedded
-from benchmarks.decode import MODES, PLAIN, Bench, Run, answers
-from benchmarks.levels import Measured, Recorder
-from benchmarks.passes import OutOfTime
+from benchmarks.lib import embedded
+from benchmarks.lib.level_timer import Measured, Recorder
+from benchmarks.speed import decode
+from benchmarks.speed.decode import MODES, PLAIN, Bench, Run, answers
+from benchmarks.speed.forward_times import OutOfTime
 from core.assembly.composition import Composer
 from core.backend.base import Backend
 from core.cache.disk import SnapshotFolder

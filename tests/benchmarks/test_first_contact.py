@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import contact_steps, first_contact
-from benchmarks.contact_report import page
-from benchmarks.contact_steps import Counter, Sheet
-from benchmarks.first_contact import DIED, DONE, HUNG, NO_TIME, STEPS, Step
+from benchmarks.card import contact_steps, first_contact
+from benchmarks.card.contact_report import page
+from benchmarks.card.contact_steps import Counter, Sheet
+from benchmarks.card.first_contact import DIED, DONE, HUNG, NO_TIME, STEPS, Step
 from core.hardware.gpus import imagined_hardware
 
 SAYS = 'import pathlib, sys; pathlib.Path(sys.argv[3]).write_text(\'{"passed": 3, "failed": 0, '

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_tables
-from benchmarks.passes import between, expectation
-from benchmarks.rounded import RoundingCpu, rounded
-from benchmarks.store import load
+from benchmarks.card import gpu, gpu_tables
+from benchmarks.card.four_bit_backends import RoundingCpu, rounded
+from benchmarks.lib.results import load
+from benchmarks.speed.forward_times import between, expectation
 from core.backend.cpu.backend import CpuBackend
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import ROUNDED, in_format

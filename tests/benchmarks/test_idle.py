@@ -1,11 +1,13 @@
-"""benchmarks/idle.py's engine by script: the app must understand it, or the benchmark measures an error."""
+"""benchmarks/speed/idle.py's engine by script: the app must understand it, or the benchmark measures an
+error.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from app.engine.client import Runtime
-from benchmarks.idle import PROGRAM
+from benchmarks.speed.idle import PROGRAM
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document, Section

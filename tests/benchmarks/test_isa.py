@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import isa, store
+from benchmarks.lib import isa, results
 from core.hardware.cpu import all_cpu_flags
 
 # run where the figures would be taken; says on standard error what is computed with, oneDNN's own words too
@@ -24,7 +24,7 @@ def tell(*given):
     os._exit(0)
 """
 WITHIN = """
-import benchmarks.{program} as program
+import benchmarks.speed.{program} as program
 program.{first} = tell
 program.main()
 """
@@ -32,14 +32,14 @@ BESIDE = """
 import sys
 if sys.argv[1] == "stand-in":
     tell()
-from benchmarks import peers, contenders
-peers.PEERS["ours"] = contenders.Peer("json", "", None)
-made = peers.Contender.__init__
+from benchmarks.speed import llamacpp, peer_processes
+llamacpp.PEERS["ours"] = peer_processes.Peer("json", "", None)
+made = llamacpp.Contender.__init__
 def stand_in(self, *given):
     made(self, *given)
     self._command = [*sys.orig_argv[:3], "stand-in"]
-peers.Contender.__init__ = stand_in
-peers.main(sys.argv[1:] + ["--gguf", "x", "--only", "ours", "--contexts", "1"])
+llamacpp.Contender.__init__ = stand_in
+llamacpp.main(sys.argv[1:] + ["--gguf", "x", "--only", "ours", "--contexts", "1"])
 """
 PROGRAMS = {
     "attention": WITHIN.format(program="attention", first="measured"),
@@ -58,7 +58,7 @@ def test_the_cap_reaches_the_measured_process(program: str, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", TELLS + PROGRAMS[program], "--isa", "avx2", *state],
         env={**os.environ, "ONEDNN_VERBOSE": "1"},
-        cwd=store.REPO,
+        cwd=results.REPO,
         capture_output=True,
         text=True,
         timeout=120,
@@ -72,12 +72,12 @@ def test_a_result_names_the_cap_only_where_it_holds_for_all(monkeypatch, tmp_pat
     """Figures of half a cap would stand under the wrong heading."""
     for name in isa.LIMITS["avx2"]:
         monkeypatch.delenv(name, raising=False)
-    whole = store.load(store.save("as-it-is", [], folder=tmp_path)).machine["isa"]
+    whole = results.load(results.save("as-it-is", [], folder=tmp_path)).machine["isa"]
     assert whole["cap"] is None and set(whole["has"]) <= all_cpu_flags()
     for name, value in isa.LIMITS["avx2"].items():
-        assert store.machine()["isa"]["cap"] is None
+        assert results.machine()["isa"]["cap"] is None
         monkeypatch.setenv(name, value)
-    assert store.machine()["isa"] == {**whole, "cap": "avx2"}
+    assert results.machine()["isa"] == {**whole, "cap": "avx2"}
 
 
 def test_a_cap_is_not_taken_too_late(monkeypatch, capsys):

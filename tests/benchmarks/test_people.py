@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.people import ASKED, asked_table, judged, main, marked, questions, table
+from benchmarks.quality.people import ASKED, asked_table, judged, main, marked, questions, table
 
 TEXT = "“ Come , ” said Mr. Ansell . Hannah asked Mr. Ansell who the keeper was ."
 ANN = (

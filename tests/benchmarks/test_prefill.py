@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks import prefill
-from benchmarks.parts import Parts
-from benchmarks.passes import OutOfTime
+from benchmarks.lib.layer_timer import Parts
+from benchmarks.speed import prefill
+from benchmarks.speed.forward_times import OutOfTime
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.linear import RowwiseLinear
 from core.model.shapes import ModelShape

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import quality
-from benchmarks.reading import cases, run, scores
+from benchmarks.quality import quality
+from benchmarks.quality.reading import cases, run, scores
 from core.errors import UserError
 
 TALES = [

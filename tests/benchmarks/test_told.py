@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks import told
+from benchmarks.report import told
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Piece, Reading, Stand, Stats
 

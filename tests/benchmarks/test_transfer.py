@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import transfer
-from benchmarks.store import load
+from benchmarks.lib.results import load
+from benchmarks.speed import transfer
 from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pypdf
 import pytest
 
-from benchmarks.typeset import typeset
 from core.documents import Document, read_document
 from core.errors import DocumentError, PasswordNeeded
 from tests.support.documents_made import BODY, epub, word_file, zipped
+from tests.support.typeset import typeset
 
 PROSE = (
     "Der Fluß lag still. Über die Brücke ging „niemand“ – außer dem Müller, der müde war und auf die Straße "

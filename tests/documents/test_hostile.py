@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from app.cli import parser
-from benchmarks import expected
 from core.documents import ReadingCancelled, read_safely
 from core.errors import DocumentError, PasswordNeeded
 from core.sandbox.process import Limits
+from tests.support import document_expectations
 
 FILES = (
     "pdf-open-password.pdf",
@@ -69,19 +69,19 @@ BOOKS = ("moby-dick.epub", "the-time-machine.txt", "the-war-of-the-worlds.epub",
 
 @pytest.fixture(scope="session")
 def expectations(shared_data: Path) -> dict[str, dict]:
-    return expected.expectations(shared_data / "hostile")
+    return document_expectations.expectations(shared_data / "hostile")
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_hostile_file_behaves_as_expected(name: str, shared_data: Path, expectations: dict[str, dict]):
-    assert expected.wrong(shared_data / "hostile" / name, expectations[name]) == []
+    assert document_expectations.wrong(shared_data / "hostile" / name, expectations[name]) == []
 
 
 @pytest.mark.parametrize("name", HARD)
 def test_hard_file_opens_whole(name: str, shared_data: Path):
     """Whole words and the chapters a reader would count, in books as people have them."""
-    wanted = expected.expectations(shared_data / "hard")[name]
-    assert expected.wrong(shared_data / "hard" / name, wanted) == []
+    wanted = document_expectations.expectations(shared_data / "hard")[name]
+    assert document_expectations.wrong(shared_data / "hard" / name, wanted) == []
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_extract_says_of_every_shared_file_what_it_is(
 
 def test_every_shared_file_is_in_the_table(expectations: dict[str, dict], shared_data: Path):
     assert set(FILES) == set(expectations)
-    assert set(HARD) == set(expected.expectations(shared_data / "hard"))
+    assert set(HARD) == set(document_expectations.expectations(shared_data / "hard"))
 
 
 def test_password_opens_what_asks_for_one(shared_data: Path):
@@ -118,7 +118,9 @@ def test_password_opens_what_asks_for_one(shared_data: Path):
         read_safely(path)
     with pytest.raises(PasswordNeeded):
         read_safely(path, password="wrong")
-    assert "Lorem ipsum dolor sit amet" in expected.flat(read_safely(path, password="openpassword").text)
+    assert "Lorem ipsum dolor sit amet" in document_expectations.flat(
+        read_safely(path, password="openpassword").text
+    )
 
 
 def test_traversal_writes_nothing(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.documents import chapters_of
-from benchmarks.typeset import Style, annotated, note_text, typeset
-from benchmarks.word_errors import word_error
+from benchmarks.lib.wer import word_error
+from benchmarks.quality.documents import chapters_of
 from core.documents import Document, read_document
+from tests.support.typeset import Style, annotated, note_text, typeset
 
 REPO = Path(__file__).resolve().parents[2]
 WIDE = Style(columns=2, width=595, height=842)

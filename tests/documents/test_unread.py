@@ -8,11 +8,11 @@ from pathlib import Path
 import pypdf
 import pytest
 
-from benchmarks.typeset import typeset
 from core.documents import Document, read_document
 from core.documents.legible import is_legible
 from core.errors import ScannedPages
 from tests.support.minimal_pdf import HEIGHT, LEADING, pdf_of, text_pdf
+from tests.support.typeset import typeset
 
 SENTENCE = "The boats lay at anchor while nobody spoke, and the {} of them went home to sleep. "
 WORDS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.summaries import own_sentences, random_sentences, rouge, unknown_names
+from benchmarks.quality.summaries import own_sentences, random_sentences, rouge, unknown_names
 from core.evidence.choosing import best_sentences, choose
 
 PLAIN = [

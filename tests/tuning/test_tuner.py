@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.tune import tables
+from benchmarks.speed.tune import tables
 from core.ask import Params
 from core.assembly.engines import Bench
 from core.backend.base import Memory

@@ -1,0 +1,1 @@
+"""What programs that measure share: models, texts, results, and calm machines."""

@@ -1,0 +1,1 @@
+"""How good it is: acceptance, answers, summaries, formats, and how books are read."""

@@ -1,0 +1,3 @@
+"""Judges reading: questions and summaries of known stories put to the shipped program. See
+benchmarks.quality.quality.
+"""

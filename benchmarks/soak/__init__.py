@@ -1,0 +1,1 @@
+"""Whether anything grows that has no bound."""

@@ -1,0 +1,6 @@
+"""`python -m benchmarks.soak`."""
+
+from benchmarks.soak.soak import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Attention of a few rows over a long cache on this CPU: torch's kernel, the compiled one, a plain read; and
+whole passes of the embedded model with either kernel.
+
+    python -m benchmarks.attention [--isa avx2] [--save attention]
+
+Contenders alternate, layer after layer of a cache larger than the CPU's own; figures are medians over rounds.
+The share is the time of a parallel read of the same keys and values over the kernel's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.lib import isa
+from core.backend.cpu.threads import bound_spinning
+
+bound_spinning()
+isa.hold()
+
+import torch
+
+from benchmarks.lib.results import Table, save
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.products import native_products
+from core.cache.full import FullKVCache
+from core.hardware.cpu import cores, cpu_flags
+from core.model.llama import LlamaModel
+from core.model.loader import load_model
+from core.model.store.embedded import ensure_embedded
+
+BLOCK = 512
+ROUNDS = 15
+BEHIND = (1024, 4096, 8192, 16384, 32768)  # tokens in the cache of a whole pass
+SPARE = 64
+CACHE_BYTES = 400 << 20  # far more than any CPU's caches
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model's attention."""
+
+    name: str
+    kv_heads: int
+    group: int
+    head_dim: int
+
+
+SHAPES = (Shape("SmolLM2-135M", 3, 3, 64), Shape("Llama-3.1-8B", 8, 4, 128), Shape("Llama-2-7B", 32, 1, 128))
+CASES = [
+    (SHAPES[0], tokens, rows) for tokens in (1024, 4096, 8192, 16384, 32768) for rows in (1, 2, 4, 8)
+] + [(shape, 8192, rows) for shape in SHAPES[1:] for rows in (1, 4, 16)]
+
+
+def measured(shape: Shape, tokens: int, rows: int, threads: int) -> dict[str, float]:
+    """Microseconds a layer by contender."""
+    layer_bytes = 4 * shape.kv_heads * shape.head_dim * tokens
+    layers = max(2, min(30, CACHE_BYTES // layer_bytes))
+    size = (-(-tokens // BLOCK), shape.kv_heads, BLOCK, shape.head_dim)
+    keys, values = ([torch.randn(size).bfloat16() for _ in range(layers)] for _ in range(2))
+    queries = torch.randn(rows, shape.kv_heads * shape.group, shape.head_dim)
+
+    def attends(flags: frozenset[str]) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        backend = CpuBackend(torch.bfloat16, threads=threads, native=native_attention(flags))
+        q = queries if flags else queries.bfloat16()  # as each of the two is given them by a pass
+        return lambda k, v: backend.attend(q, k, v, length=tokens, causal=True)
+
+    contenders: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+        "torch": attends(frozenset()),
+        "compiled": attends(cpu_flags()),
+        "read": lambda k, v: (k.view(torch.int64).sum(), v.view(torch.int64).sum()),
+    }
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            for k, v in zip(keys, values, strict=True):
+                run(k, v)
+            times[name].append((time.perf_counter() - started) / layers * 1e6)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def passes(threads: int) -> list[tuple[int, int, float, float]]:
+    """(tokens, rows, milliseconds with torch's kernel, with the compiled one) of whole passes of the embedded
+    model behind a cache of made-up rows, alternating.
+    """
+    folder = ensure_embedded()
+    kernels = {"torch": None, "compiled": native_attention(cpu_flags())}
+    weights = native_products(cpu_flags())
+    models = {
+        name: load_model(
+            folder,
+            CpuBackend(torch.bfloat16, threads=threads, native=kernel, products=weights),
+            positions=max(BEHIND) + SPARE,
+        )
+        for name, kernel in kernels.items()
+    }
+    found = []
+    for tokens in BEHIND:
+        caches = {name: _filled(model, tokens) for name, model in models.items()}
+        for rows in (1, 4):
+            times: dict[str, list[float]] = {name: [] for name in models}
+            for _ in range(2 * ROUNDS):
+                for name, model in models.items():
+                    started = time.perf_counter()
+                    model.forward([7] * rows, caches[name])
+                    times[name].append((time.perf_counter() - started) * 1e3)
+                    caches[name].rollback(tokens)
+            found.append((tokens, rows, *(round(statistics.median(taken), 1) for taken in times.values())))
+    return found
+
+
+def _filled(model: LlamaModel, tokens: int) -> FullKVCache:
+    cache = FullKVCache(model.config.kv_shape, tokens + SPARE, model.backend, block_tokens=BLOCK)
+    for part in (cache.store.k, cache.store.v):
+        part.normal_()
+    cache.advance(tokens)
+    cache.commit(tokens)
+    return cache
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
+    isa.add_option(parser)
+    given = parser.parse_args()
+    threads, _ = cores()
+    torch.set_num_threads(threads)
+    rows, details = [], {}
+    for shape, tokens, count in CASES:
+        us = measured(shape, tokens, count, threads)
+        ratio = f"{us['torch'] / us['compiled']:.2f}"
+        shares = [f"{us['read'] / us[name]:.2f}" for name in ("torch", "compiled")]
+        rows.append((shape.name, tokens, count, *(round(us[name]) for name in us), ratio, *shares))
+        details[f"{shape.name} {tokens} {count}"] = us
+        print(*rows[-1], sep="  ", flush=True)
+    columns = ("model", "tokens", "rows", "torch µs", "compiled µs", "read µs", "torch / compiled")
+    table = Table(
+        f"Attention of a layer over a bfloat16 cache, {threads} threads",
+        (*columns, "share torch", "share compiled"),
+        tuple(rows),
+    )
+    with torch.inference_mode():
+        whole = passes(threads)
+    behind = Table(
+        "A pass of the embedded model behind a filled cache, with torch's kernel and with the compiled one",
+        ("tokens", "rows", "torch ms", "compiled ms", "torch / compiled"),
+        tuple((*row, f"{row[2] / row[3]:.2f}") for row in whole),
+    )
+    for row in behind.rows:
+        print(*row, sep="  ", flush=True)
+    if given.save:
+        save(given.save, [table, behind], details=details)
+    print(json.dumps(details))
+
+
+if __name__ == "__main__":
+    main()
