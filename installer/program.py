@@ -33,6 +33,7 @@ FILES = (
     "requirements-test.txt",
     "requirements.txt",
     "tests",
+    "tools",
 )
 NEEDED = (
     "launcher.py",

@@ -76,10 +76,10 @@ def test_lines_end_where_a_person_can_read_them(page):
 def test_every_file_and_module_that_is_named_exists(page):
     """A room that moved leaves its old address behind in the pages."""
     text = page.read_text("utf-8")
-    rooms = "app|assets|benchmarks|core|docs|examples|installer|tests"
+    rooms = "app|assets|benchmarks|core|docs|examples|installer|tests|tools"
     paths = set(re.findall(rf"(?<![\w/.<])((?:{rooms})/[\w./-]*\w)", text))
     assert sorted(path for path in paths if not (REPO / path).exists()) == []
-    modules = set(re.findall(r"`((?:app|benchmarks|core|installer)(?:\.[a-z_]+)+)", text))
+    modules = set(re.findall(r"`((?:app|benchmarks|core|installer|tools)(?:\.[a-z_]+)+)", text))
     assert sorted(module for module in modules if not stands(module)) == []
 
 

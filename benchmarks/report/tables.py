@@ -236,7 +236,7 @@ FOLDERS = {
     "core/sandbox": "processes with limits for files and programs of others",
     "core/selftest": "what a device is tried with before it is trusted",
     "core/text": "tokens, prompts, the words of the program",
-    "core/training": "trains a draft model, teaches the embedded model to read",
+    "core/training": "trains a draft model",
     "core/tuning": "measures what speculation costs and yields here",
     "docs": "for users and engineers",
     "docs/decisions": "one page per decision",
@@ -246,6 +246,7 @@ FOLDERS = {
     "examples": "the runtime without the app",
     "installer": "makes the environment; starters for each system",
     "tests": "mirror core and app",
+    "tools": "makes what is delivered: teaches the embedded model to read",
 }
 DEEP = ("app", "assets", "benchmarks", "core", "docs")  # folders whose own folders are in the tree
 

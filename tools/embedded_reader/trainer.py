@@ -17,8 +17,7 @@ from core.errors import UserError
 from core.model import lora
 from core.model.config import ModelConfig
 from core.model.loader import Weights
-from core.text.words import translated as _
-from core.training.taught import FUSED, Network, Packed
+from tools.embedded_reader.network import FUSED, Network, Packed
 
 _NORMS = ("input_layernorm", "post_attention_layernorm")
 _LONGEST_GRADIENT = 1.0
@@ -26,7 +25,7 @@ _WARM_UP = 8  # steps
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ReaderRecipe:
     """Everything a run is made of beside its data. Lengths in tokens. Raises UserError for values out of
     range.
     """
@@ -46,9 +45,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         checks = (
-            (self.tokens >= self.step_tokens, _("tokens is {tokens}; it must be at least {step_tokens}.")),
-            (1 <= self.rank <= 256, _("rank is {rank}; 1 to 256 are useful.")),
-            (0 < self.falling <= 1, _("falling is {falling}; it is a share of the run, above 0 to 1.")),
+            (self.tokens >= self.step_tokens, "tokens is {tokens}; it must be at least {step_tokens}."),
+            (1 <= self.rank <= 256, "rank is {rank}; 1 to 256 are useful."),
+            (0 < self.falling <= 1, "falling is {falling}; it is a share of the run, above 0 to 1."),
         )
         for fine, said in checks:
             if not fine:
@@ -61,14 +60,14 @@ class Recipe:
         return self.learning_rate * min(1.0, (step + 1) / _WARM_UP, left)
 
 
-class Taught:
+class LoraModel:
     """The model with its factors: `layers` are what the network computes with. `start`: factors to go on
     from, as `adapter` gives them.
     """
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: ReaderRecipe,
         config: ModelConfig,
         weights: Weights,
         dtype: torch.dtype,
@@ -129,10 +128,10 @@ class Taught:
         return {name: (down, up * self._recipe.strength) for name, (down, up) in self.factors.items()}
 
 
-class Learner:
+class ReaderTrainer:
     """Takes one step at a time. `tokens` counts what was read."""
 
-    def __init__(self, recipe: Recipe, taught: Taught) -> None:
+    def __init__(self, recipe: ReaderRecipe, taught: LoraModel) -> None:
         self.step, self.tokens = 0, 0
         self.losses: list[float] = []  # since the last judgement
         self.history: list[dict[str, Any]] = []

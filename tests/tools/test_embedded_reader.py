@@ -21,19 +21,19 @@ from core.model.gguf.quantize_blocks import q8_0
 from core.model.loader import weights_in
 from core.text.prompt import build
 from core.text.tokenizer import Tokenizer
-from core.training import instructions, lessons, mixing
-from core.training.abstracts import abstracts, assigned, passages, stands_alone
-from core.training.lessons import Branch, Lesson
-from core.training.mixing import Packer
-from core.training.reader import teach
-from core.training.taught import Packed
-from core.training.teaching import Recipe, Taught
 from tests.support.tiny_target import tiny_target
+from tools.embedded_reader import instructions, lessons, packing
+from tools.embedded_reader.abstracts import abstracts, assigned, passages, stands_alone
+from tools.embedded_reader.lessons import Branch, Lesson
+from tools.embedded_reader.network import Packed
+from tools.embedded_reader.packing import Packer
+from tools.embedded_reader.train import teach
+from tools.embedded_reader.trainer import LoraModel, ReaderRecipe
 
 STYLE = ReadingStyle(
     part_prompts=("Tell it.",), join_prompts=("Tell all.",), passage_prompt="Question: {question}"
 )
-RECIPE = Recipe(target="tiny", tokens=6000, step_tokens=200, longest=1024, rank=4, learning_rate=4e-2)
+RECIPE = ReaderRecipe(target="tiny", tokens=6000, step_tokens=200, longest=1024, rank=4, learning_rate=4e-2)
 SHORT = replace(RECIPE, tokens=2400)  # a few steps, with a checkpoint behind every second
 TWO = Lesson(
     "Ann has a red cow.", (Branch("Who has a cow?", "Ann.", "fact"), Branch("Where?", "There.", "fact"))
@@ -109,7 +109,7 @@ def run(
     target: Path,
     data: Path,
     out: Path,
-    recipe: Recipe = RECIPE,
+    recipe: ReaderRecipe = RECIPE,
     *,
     stop_at: int | None = None,
     start: Path | None = None,
@@ -133,11 +133,11 @@ def packer(target_dir: Path) -> Packer:
     return Packer(Tokenizer.load(target_dir), STYLE, longest=512)
 
 
-def _network(target: Path) -> Taught:
-    return Taught(RECIPE, load_config(target), weights_in(target), torch.float32)
+def _network(target: Path) -> LoraModel:
+    return LoraModel(RECIPE, load_config(target), weights_in(target), torch.float32)
 
 
-def _loss(taught: Taught, packed: Packed) -> float:
+def _loss(taught: LoraModel, packed: Packed) -> float:
     taught.merge()
     with torch.no_grad():
         return float(taught.network.loss(packed, taught.layers))
@@ -275,18 +275,18 @@ def test_every_kind_gets_its_share(data: Path, packer: Packer):
         "bare": lambda turn: [Lesson("", (Branch("", "word " * 200, "bare", whole=False),))],
     }
     ids = {"facts": len(packer.packed(TWO).ids), "bare": 200}
-    ordered, read = mixing.mixed(sources, packer, seed=0), dict.fromkeys(sources, 0)
+    ordered, read = packing.mixed(sources, packer, seed=0), dict.fromkeys(sources, 0)
     for _ in range(300):
         packed = next(ordered)
         read["facts" if len(packed.ids) == ids["facts"] else "bare"] += len(packed.ids)
-    share = mixing.SHARES["bare"] / (mixing.SHARES["bare"] + mixing.SHARES["facts"])
+    share = packing.SHARES["bare"] / (packing.SHARES["bare"] + packing.SHARES["facts"])
     assert read["bare"] / sum(read.values()) == pytest.approx(share, abs=0.03)
 
 
 def test_a_kind_of_which_nothing_has_room_is_named(packer: Packer):
     """It would be waited for without end."""
     long = Lesson("", (Branch("", "word " * 600, "bare", whole=False),))
-    ordered = mixing.mixed({"facts": lambda turn: [TWO], "bare": lambda turn: [long]}, packer, seed=0)
+    ordered = packing.mixed({"facts": lambda turn: [TWO], "bare": lambda turn: [long]}, packer, seed=0)
     with pytest.raises(UserError, match="of the kind bare"):
         [next(ordered) for _ in range(3)]
 
@@ -333,7 +333,7 @@ def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Pat
 def test_a_folder_begun_otherwise_is_refused(taught: Path, target_dir: Path, data: Path):
     """Two recipes in one folder would end in an adapter of neither."""
     with pytest.raises(UserError, match="begun with other settings"):
-        run(target_dir, data, taught, Recipe(target="tiny", tokens=2400, rank=8))
+        run(target_dir, data, taught, ReaderRecipe(target="tiny", tokens=2400, rank=8))
 
 
 def test_missing_data_is_named(target_dir: Path, tmp_path: Path):
@@ -346,12 +346,12 @@ def test_missing_data_is_named(target_dir: Path, tmp_path: Path):
 def test_settings_out_of_range_are_refused(wrong: dict):
     """Before anything is read."""
     with pytest.raises(UserError, match=next(iter(wrong))):
-        Recipe(**{"target": "tiny", **wrong})
+        ReaderRecipe(**{"target": "tiny", **wrong})
 
 
 def test_the_rate_rises_stays_and_falls_to_nothing():
     """A run may be made longer until its rate falls: up to there the rate does not know the end."""
-    short, long = (Recipe(target="tiny", tokens=tokens, falling=0.5) for tokens in (100_000, 200_000))
+    short, long = (ReaderRecipe(target="tiny", tokens=tokens, falling=0.5) for tokens in (100_000, 200_000))
     assert short.rate(0, 0) < short.rate(3, 9000) < short.rate(9, 40_000) == long.rate(9, 40_000)
     assert short.rate(50, 75_000) == pytest.approx(short.learning_rate / 2)
     assert short.rate(99, 100_001) == 0

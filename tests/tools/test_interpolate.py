@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.errors import UserError
-from core.training.between import between
+from tools.embedded_reader.interpolate import between
 
 
 def factors(seed: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""The adapter between two, as `python -m core.training.between ONE OTHER OUT`.
+"""The adapter between two, as `python -m tools.embedded_reader.interpolate ONE OTHER OUT`.
 
 Weights learned on from the same start lie in one basin of the loss, where their mean is often better than
 either (Wortsman et al. 2022, "Model soups", https://arxiv.org/abs/2203.05482).
@@ -14,7 +14,6 @@ import torch
 
 from core.errors import UserError
 from core.model import lora
-from core.text.words import translated as _
 
 
 def between(one: lora.Factors, other: lora.Factors) -> tuple[lora.Factors, float]:
@@ -22,7 +21,7 @@ def between(one: lora.Factors, other: lora.Factors) -> tuple[lora.Factors, float
     change, by squares, that finds no room in them. Raises UserError where they change other matrices.
     """
     if one.keys() != other.keys():
-        raise UserError(_("The two adapters change different matrices. Name two of the same model."))
+        raise UserError("The two adapters change different matrices. Name two of the same model.")
     found, most = {}, 0.0
     for name, (down, up) in one.items():
         downs, ups = torch.cat([down, other[name][0]]), torch.cat([up, other[name][1]], 1) / 2

@@ -1,4 +1,4 @@
-"""Teaches the embedded model to read: `python -m core.training.reader --data FOLDER --out FOLDER`.
+"""Teaches the embedded model to read: `python -m tools.embedded_reader.train --data FOLDER --out FOLDER`.
 
 FOLDER holds fairytaleqa-train.jsonl and squality-train.jsonl, and the -val files that it is judged on.
 Stopped, it goes on when it is started again; the adapter, the curve and the figures are written as it goes.
@@ -25,20 +25,20 @@ from core.model.config import load_config
 from core.model.loader import weights_in
 from core.paths import write_whole
 from core.text.tokenizer import Tokenizer
-from core.training import lessons
 from core.training.checkpoint import Workshop
 from core.training.curves import draw_losses
-from core.training.instructions import answered
-from core.training.lessons import Lesson
-from core.training.mixing import Packer, mixed, skipped, steps
-from core.training.taught import Packed
-from core.training.teaching import Learner, Recipe, Taught
+from tools.embedded_reader import lessons
+from tools.embedded_reader.instructions import answered
+from tools.embedded_reader.lessons import Lesson
+from tools.embedded_reader.network import Packed
+from tools.embedded_reader.packing import Packer, mixed, skipped, steps
+from tools.embedded_reader.trainer import LoraModel, ReaderRecipe, ReaderTrainer
 
 _JUDGED = {"facts": 30, "summaries": 4, "bare": 6}  # lessons of each kind
 
 
 def teach(
-    recipe: Recipe,
+    recipe: ReaderRecipe,
     target: Path,
     data: Path,
     style: ReadingStyle,
@@ -63,8 +63,8 @@ def teach(
         "chat", lambda: list(answered(target, style, tokenizer, lambda part: report("chat", part)))
     )
     held = lora.load(start) if start is not None else None
-    taught = Taught(recipe, load_config(target), weights_in(target), dtype, held)
-    learner = Learner(recipe, taught)
+    taught = LoraModel(recipe, load_config(target), weights_in(target), dtype, held)
+    learner = ReaderTrainer(recipe, taught)
     if (state := workshop.load_state(torch.device("cpu"))) is not None:
         learner.load(state)
     apart = _apart(data, style, packer)
@@ -85,7 +85,7 @@ def teach(
 
 
 def _sources(
-    recipe: Recipe, data: Path, style: ReadingStyle, chat: Sequence[tuple[str, str, bool]]
+    recipe: ReaderRecipe, data: Path, style: ReadingStyle, chat: Sequence[tuple[str, str, bool]]
 ) -> dict[str, Callable[[int], Sequence[Lesson]]]:
     """The lessons of one turn by kind."""
     tales, stories = (
@@ -132,13 +132,13 @@ def main() -> None:
     parser.add_argument(
         "--start", type=Path, help="an adapter to go on from (default: the model as published)"
     )
-    parser.add_argument("--tokens", type=int, default=Recipe.__dataclass_fields__["tokens"].default)
-    parser.add_argument("--seed", type=int, default=Recipe.__dataclass_fields__["seed"].default)
+    parser.add_argument("--tokens", type=int, default=ReaderRecipe.__dataclass_fields__["tokens"].default)
+    parser.add_argument("--seed", type=int, default=ReaderRecipe.__dataclass_fields__["seed"].default)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     entry = find(EMBEDDED)
-    recipe = Recipe(target=entry.name, tokens=given.tokens, seed=given.seed)
+    recipe = ReaderRecipe(target=entry.name, tokens=given.tokens, seed=given.seed)
     teach(
         recipe,
         ensure_embedded(taught=False),

@@ -17,8 +17,7 @@ from typing import Any
 
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
-from core.text.words import translated as _
-from core.training.abstracts import abstracts, paragraphs, passages, stands_alone
+from tools.embedded_reader.abstracts import abstracts, paragraphs, passages, stands_alone
 
 # how many neighbouring sections make a passage, and how often
 SECTIONS, SECTION_SHARES = (1, 2, 3, 5, 8), (44, 32, 14, 7, 3)
@@ -63,7 +62,7 @@ def load(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
-        said = _("{file} cannot be read ({reason}). Name the folder with the questions and summaries.")
+        said = "{file} cannot be read ({reason}). Name the folder with the questions and summaries."
         raise UserError(said.format(file=path, reason=error)) from error
 
 

@@ -12,9 +12,8 @@ import torch
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
 from core.text.tokenizer import Tokenizer
-from core.text.words import translated as _
-from core.training.lessons import Branch, Lesson
-from core.training.taught import Packed
+from tools.embedded_reader.lessons import Branch, Lesson
+from tools.embedded_reader.network import Packed
 
 SHARES = {"facts": 0.80, "summaries": 0.05, "stories": 0.02, "chat": 0.04, "bare": 0.09}
 # of one id of an answer: there are many more ids in a summary than in a fact, and a refusal that weighs as
@@ -102,6 +101,6 @@ def _turns(
                 found += 1
                 yield packed
         if not found:
-            said = _("None of the {count} lessons of the kind {kind} has room. Name other data.")
+            said = "None of the {count} lessons of the kind {kind} has room. Name other data."
             raise UserError(said.format(count=len(lessons), kind=kind))
         turn += 1

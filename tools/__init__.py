@@ -1,0 +1,1 @@
+"""Programs of ours that make what is delivered, and are not delivered themselves."""

@@ -1,0 +1,1 @@
+"""Teaches the embedded model to read: lessons from questions and summaries, learned as a low-rank adapter."""
