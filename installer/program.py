@@ -35,14 +35,7 @@ FILES = (
     "tests",
     "tools",
 )
-NEEDED = (
-    "launcher.py",
-    "installer/start.py",
-    "app/cli/__main__.py",
-    "core",
-    "requirements.txt",
-    "pyproject.toml",
-)
+NEEDED = ("launcher.py", "installer/start.py", "app", "core", "requirements.txt", "pyproject.toml")
 
 
 def is_whole(folder: Path) -> bool:
