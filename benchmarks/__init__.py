@@ -12,12 +12,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-OLD_NAMES = {
-    "contenders": "peer_processes",
-    "formats": "weight_formats",
-    "kv": "kv_quantization",
-    "peers": "llamacpp",
-}
+OLD_NAMES = {"formats": "weight_formats", "kv": "kv_quantization", "peers": "llamacpp"}
 
 
 class _ProgramFinder:

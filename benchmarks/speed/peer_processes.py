@@ -1,4 +1,4 @@
-"""Those who decode in benchmarks/speed/llamacpp.py: each is a process, `python -m benchmarks.contenders`,
+"""Those who decode in benchmarks/speed/llamacpp.py: each is a process, `python -m benchmarks.peer_processes`,
 that answers when it is asked.
 """
 
