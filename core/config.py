@@ -22,7 +22,7 @@ from core.errors import UserError
 from core.paths import ROOT
 from core.text import rules
 from core.text.rules import Rule
-from core.text.words import LANGUAGES
+from core.text.words import LANGUAGES, listed
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -236,8 +236,8 @@ def checked(key: str, value: Any) -> Any:
 
 
 def _not_allowed(key: str, value: Any, allowed: str) -> str:
-    words = _("{key} is {value!r}; allowed is {allowed}.")
-    return words.format(key=key, value=value, allowed=allowed)
+    words = _("{key} is {value}; allowed is {allowed}.")
+    return words.format(key=key, value=repr(value), allowed=allowed)
 
 
 def use_data_dir(settings: Settings) -> None:
@@ -298,7 +298,7 @@ def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Set
         except (ValueError, OverflowError):
             problems.append(_not_allowed(str(key), value, rule.allowed))
     if problems:
-        raise UserError("\n".join(f"{source}: {problem}" for problem in problems))
+        raise UserError(listed((listed((source, one), ": ") for one in problems), "\n"))
     return replace(settings, **parsed)
 
 

@@ -4,7 +4,6 @@ only.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from core.events import (
     Stats,
     Verified,
 )
+from core.text.packing import from_json, to_json
 
 if TYPE_CHECKING:
     from core.documents.document import Document
@@ -40,12 +40,12 @@ _KINDS: dict[str, type] = {
 
 def to_line(message: dict[str, Any]) -> bytes:
     """One message as one line; lone surrogates and line breaks inside texts do not get out."""
-    return json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    return to_json(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def from_line(line: bytes) -> dict[str, Any]:
     """The message of one line. Raises ValueError when it is none."""
-    message = json.loads(line)
+    message = from_json(line)
     if not isinstance(message, dict):
         raise ValueError(f"not a message: {line[:80]!r}")
     return message

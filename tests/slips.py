@@ -51,6 +51,9 @@ _TALK = (
     "tests/conversation/test_session.py",
 )
 
+_SAID = ("tests/text/test_messages.py",)
+_SHOWN = ("tests/app/test_shown_words.py",)
+
 SLIPS = (
     # ---- decoding
     Slip(
@@ -316,4 +319,29 @@ SLIPS = (
         "",
         ("tests/app/test_models.py", "tests/app/test_moving.py"),
     ),
+    # ---- what is said
+    Slip("core/text/packing.py", 'values["values"] = packed(dict(message.values))', "pass", _SAID),
+    Slip("core/text/packing.py", '"template": message.template}', '"template": str.__str__(message)}', _SAID),
+    Slip("core/text/packing.py", 'values |= {"many": message.many, "count": message.count}', "pass", _SAID),
+    Slip("core/text/packing.py", "if not (_is_plain(template) and _is_plain(many)):", "if False:", _SAID),
+    Slip(
+        "core/text/words.py",
+        "return _made, (self.template, self.values,",
+        "return _made, (self.template, None,",
+        _SAID,
+    ),
+    Slip(
+        "core/wire.py",
+        "return to_json(message, ensure_ascii",
+        'return __import__("json").dumps(message, ensure_ascii',
+        _SAID,
+    ),
+    Slip("core/sandbox/child.py", "out.write(to_json(message)", "out.write(json.dumps(message)", _SHOWN),
+    Slip("app/store/library.py", "to_json(data, ensure_ascii", "json.dumps(data, ensure_ascii", _SHOWN),
+    Slip("app/store/history.py", "(to_json(extra), *key)", "(json.dumps(extra), *key)", _SHOWN),
+    Slip("app/store/history.py", "state, to_json(extra or {})", "state, json.dumps(extra or {})", _SHOWN),
+    Slip("app/store/history.py", "return text  # perhaps a message", "return line", _SHOWN),
+    Slip("app/render/templating.py", "finalize=_shown", "finalize=None", _SHOWN),
+    Slip("app/render/markdown.py", "piece if whole else None))", "None))", _SHOWN),
+    Slip("app/desk/answer_job.py", " and not _said(joined[-1], piece)", "", _SHOWN),
 )

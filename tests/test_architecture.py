@@ -89,7 +89,11 @@ def test_only_the_app_imports_gradio():
         ("core.cache", ("core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
         ("core.model", ("core.cache", "core.backend"), ("core.cache.base", *PROTOCOLS)),
         ("core.model", ("core.documents",), ()),
-        ("core.sandbox", ("core",), ("core.errors", "core.events", "core.paths", "core.sandbox")),
+        (
+            "core.sandbox",
+            ("core",),
+            ("core.errors", "core.events", "core.paths", "core.sandbox", "core.text.packing"),
+        ),
         ("core.model", ("core.decoding", "core.engine", "core.conversation.session", "core.worker"), ()),
         (
             "core.decoding",

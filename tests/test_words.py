@@ -13,7 +13,6 @@ from babel.messages.pofile import read_po, write_po
 
 from core.paths import write_whole
 from core.text import catalogues, words
-from core.text import said as said_again
 from core.text.words import duration, size
 
 REPO = Path(__file__).resolve().parent.parent
@@ -51,12 +50,8 @@ def german(tmp_path, monkeypatch):
 
     monkeypatch.setattr(catalogues, "LOCALES", tmp_path)
     catalogues.of.cache_clear()
-    said_again._shapes.cache_clear()
-    said_again._said.cache_clear()
     yield write
     catalogues.of.cache_clear()
-    said_again._shapes.cache_clear()
-    said_again._said.cache_clear()
 
 
 def test_language_is_read_from_the_catalogue(german):
@@ -104,43 +99,6 @@ def test_catalogue_is_read_as_babel_reads_it(german):
 def test_quantities_are_written_as_the_language_does(code: str, given: str, written: str):
     with words.in_language(code):
         assert words.localised(given) == written
-
-
-def test_sentences_made_elsewhere_are_said_again(german):
-    """The engine, in its own process, and an answer of last year speak English: the page does not."""
-    german(
-        ("The book needs {needed}; {free} is free.", "Das Buch braucht {needed}, frei sind {free}."),
-        (
-            "At {rate:.2f} a token takes {ms:.0f} ms{than}.",
-            "Bei {rate:.2f} dauert ein Token {ms:.0f} ms{than}.",
-        ),
-        (" instead of {plain:.0f} ms", " statt {plain:.0f} ms"),
-        ("Stopped. {reason}", "Angehalten. {reason}"),
-        ("Chapter {first}", "Kapitel {first}"),
-        ("{resident} of {layers}", "{resident} von {layers}"),
-        ("“{title}” was read.", "„{title}“ wurde gelesen."),
-        ("KV cache", "KV-Cache"),
-        ("Not in memory: {parts}.", "Nicht im Speicher: {parts}."),
-        ("End", "Ende"),
-    )
-    with words.in_language("de"):
-        cases = {
-            "The book needs 9.1 GB; 6.0 GB is free.": "Das Buch braucht 9,1 GB, frei sind 6,0 GB.",
-            "At 0.92 a token takes 30 ms instead of 62 ms.": "Bei 0,92 dauert ein Token 30 ms statt 62 ms.",
-            "Unknown. Chapter 4": "Unknown. Kapitel 4",
-            "Stopped. The book needs 1.0 GB; 5 MB is free.": (
-                "Angehalten. Das Buch braucht 1,0 GB, frei sind 5 MB."
-            ),
-            "Chapter IV: The Wizard of Oz": "Kapitel IV: The Wizard of Oz",
-            "The Wizard of Oz": "The Wizard of Oz",
-            "“KV cache” was read.": "„KV cache“ wurde gelesen.",
-            "Not in memory: KV cache 1.5 GB, CPU 3 MB.": "Nicht im Speicher: KV-Cache 1,5 GB, CPU 3 MB.",
-            "End": "End",
-            "": "",
-        }
-        assert {text: said_again.said(text) for text in cases} == cases
-        assert [said_again.stage(text) for text in ("", "End", "Chapter 4")] == ["", "Ende", "Kapitel 4"]
-    assert said_again.said("Chapter 4") == "Chapter 4"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from core.events import (
     Stats,
 )
 from core.stats import combined
+from core.text.words import Message
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -221,7 +222,10 @@ class Job:
         if any(piece.level for piece in pieces):
             self._heard.hear(pieces)
             return pieces
-        return tuple(one for piece in pieces for one in self._heard.coloured(piece.text))
+        return tuple(one for piece in pieces for one in self._coloured(piece))
+
+    def _coloured(self, piece: Piece) -> tuple[Piece, ...]:
+        return (piece,) if isinstance(piece.text, Message) else tuple(self._heard.coloured(piece.text))
 
     def _figures(self, event: Delta) -> Stats | None:
         """Those of all stretches so far. A text that is there at once brings none of its own."""
@@ -322,11 +326,15 @@ def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
 
 
 def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """The pieces in a row, neighbours of the same level made one."""
+    """The pieces in a row, neighbours of the same level made one. What the program says stays apart."""
     joined = list(old)
     for piece in new:
-        if joined and joined[-1].level == piece.level:
+        if joined and joined[-1].level == piece.level and not _said(joined[-1], piece):
             joined[-1] = Piece(joined[-1].text + piece.text, piece.level)
         else:
             joined.append(piece)
     return tuple(joined)
+
+
+def _said(*pieces: Piece) -> bool:
+    return any(isinstance(piece.text, Message) for piece in pieces)

@@ -33,6 +33,7 @@ from app.store.turns import Turn, asked_again
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document
+from core.text.words import sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class Desk:
         entries = self.library.entries()
         if entries:
             self.select_book(entries[0].id)
-        if warnings := " ".join(filter(None, (self.history.warning, self.preferences.warning))):
-            self.say(warnings)
+        if warnings := [one for one in (self.history.warning, self.preferences.warning) if one]:
+            self.say(sentences(*warnings))
 
     # --- what the page shows
 

@@ -22,6 +22,7 @@ from app.models.progress import Stages
 from core.documents.document import Document
 from core.documents.pdf.ocr import how_to
 from core.errors import PasswordNeeded, ScannedPages, UserError
+from core.text.words import listed, sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class Intake:
         """What became of a file. What was told of the one before stays: nobody has read it yet."""
         before = self._desk.notice
         if before and before.kind == "error" and self._told_of > 0:
-            words = f"{before.text} {words}"
+            words = sentences(before.text, words)
         self._told_of += 1
         self._desk.notice = Notice(words)
 
@@ -236,7 +237,8 @@ class Intake:
             done = self._offered(opening, str(error))
             self._desk.notice = self._desk.removal.offer if done else Notice(str(error))
         except UserError as error:
-            self._tell(f"{opening.name}: {error}" if self._queue or self._told_of else str(error))
+            several = self._queue or self._told_of
+            self._tell(listed((opening.name, error), ": ") if several else str(error))
         # the boundary to the person: a reader's bug must not take the page down
         except Exception:
             log.exception("reading %s failed", opening.name)

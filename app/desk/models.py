@@ -30,7 +30,7 @@ from core.model.store.catalogue import title_of
 from core.model.store.discovery import Found, found_below, found_elsewhere, longest_s
 from core.model.store.untrusted import LIMITS, entry_safely
 from core.sandbox.process import CallCancelled
-from core.text.words import size
+from core.text.words import sentences, size
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -247,8 +247,8 @@ class ModelsUsed:
         desk = self._desk
         if desk.busy:
             here = _("{name} is on this computer now: choose it in the list of models.")
-            desk.say(f"{here.format(name=title_of(name))} {words}".strip(), "info")
+            desk.say(sentences(here.format(name=title_of(name)), *filter(None, [words])), "info")
             return
         here = _("{name} is on this computer now and is being loaded.")
-        desk.say(f"{here.format(name=title_of(name))} {words}".strip(), "info")
+        desk.say(sentences(here.format(name=title_of(name)), *filter(None, [words])), "info")
         self.use(name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from app.desk.values import Notice
 from app.errors import guarded
+from core.text.words import sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Removal:
         names = (*(self.offer.undo if self.offer else ()), name)
         if len(names) > 1:
             more = _("Undo takes back the last {count} deletions.").format(count=len(names))
-            words = f"{words} {more}"
+            words = sentences(words, more)
         self._desk.notice = Notice(words, "info", undo=names)
         if self._timer:
             self._timer.cancel()

@@ -35,6 +35,7 @@ from core.paths import ROOT, write_whole
 from core.planning.offers import Offer, offer_for, offers, would_fit_with
 from core.planning.recommended import times
 from core.planning.stored_facts import NOTHING, Known, known_in
+from core.text.packing import from_json
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -251,7 +252,7 @@ class Models:
         said: dict = {}
         with contextlib.suppress(OSError, ValueError):
             for line in process.stdout:
-                said = json.loads(line)
+                said = from_json(line)
                 with self._lock:
                     if "stage" in said and process is self._process:
                         per_s, left_s = self._pace.at(said["fraction"])

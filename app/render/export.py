@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.render.own_words import in_text, sources_said
 from app.render.templating import render
-from app.store.turns import Turn
+from app.store.turns import Turn, shown
 from core.ask import MOST_INSTRUCTIONS
 from core.config import FITS, LENGTHS
 from core.documents.document import Document
 from core.errors import UserError
+from core.text.words import listed
 from core.text.words import translated as _
 
 FORMAT = "triforce-chat conversation"
@@ -57,18 +57,14 @@ def as_markdown(title: str, turns: Sequence[Turn]) -> str:
     """A page of Markdown under that title."""
     lines = [f"# {' '.join(title.split())}", ""]
     for turn in turns:
-        lines += [f"## {turn.text}" if turn.role == "user" else in_text(turn.text), ""]
+        lines += [f"## {shown(turn)}" if turn.role == "user" else shown(turn), ""]
         if turn.role == "user" and turn.extra.get("instructions"):
             with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
             lines += [f"*{' '.join(with_these.split())}*", ""]
         if turn.extra.get("sources"):
-            read = _("Read for this answer: {sources}").format(sources=sources_said(turn.extra["sources"]))
+            read = _("Read for this answer: {sources}").format(sources=listed(turn.extra["sources"], "; "))
             lines += [f"*{read}*", ""]
     return "\n".join(lines)
-
-
-def _as_shown(turn: Turn) -> str:
-    return in_text(turn.text) if turn.role == "assistant" else turn.text
 
 
 def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
@@ -79,7 +75,7 @@ def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Seq
         book=book.title if book else "",
         author=book.author if book else "",
         turns=[
-            (one.role, _as_shown(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
+            (one.role, shown(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
             for one in turns
             if one.text
         ],

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from core.text.words import Message
+
 LEVELS = ("draft", "ngram", "retrieval", "target")
 LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+")
 QUOTED = re.compile(r"^\s{0,3}>[ \t]?")
@@ -70,12 +72,15 @@ class _Line:
 
 
 class _Tile(NamedTuple):
-    """`text[start:end]` of one level and one emphasis: "" | "strong" | "em" | "hide" (the asterisks)."""
+    """`text[start:end]` of one level and one emphasis: "" | "strong" | "em" | "hide" (the asterisks).
+    `said`: the message that it is all of.
+    """
 
     start: int
     end: int
     level: str
     kind: str
+    said: Message | None = None
 
 
 def blocks(
@@ -147,14 +152,16 @@ def _tiles(text: str, pieces: Sequence[tuple[str, str]]) -> list[_Tile]:
     levels, at = [], 0
     for piece, level in pieces:
         at += len(piece)
-        levels.append((at, level if level in LEVELS else ""))
+        levels.append((at, level if level in LEVELS else "", piece))
     marks = [*_emphasis(text), (len(text), "")]
     found, at = [], 0
     level, mark = 0, 0
     while at < len(text):
         end = min(levels[level][0], marks[mark][0])
         if end > at:
-            found.append(_Tile(at, end, levels[level][1], marks[mark][1]))
+            _end, of, piece = levels[level]
+            whole = isinstance(piece, Message) and end - at == len(piece)
+            found.append(_Tile(at, end, of, marks[mark][1], piece if whole else None))
         at = end
         level += levels[level][0] == at
         mark += marks[mark][0] == at
@@ -198,7 +205,14 @@ def _runs(text: str, start: int, end: int, tiles: list[_Tile]) -> tuple[Run, ...
     first = bisect_right(tiles, start, key=lambda tile: tile.end)
     last = bisect_left(tiles, end, lo=first, key=lambda tile: tile.start)
     return tuple(
-        Run(text[max(start, tile.start) : min(end, tile.end)], tile.level, tile.kind)
+        Run(_words(text, start, end, tile), tile.level, tile.kind)
         for tile in tiles[first:last]
         if tile.kind != "hide"
     )
+
+
+def _words(text: str, start: int, end: int, tile: _Tile) -> str:
+    """What of the tile stands there: text, or a message where it is whole."""
+    if tile.said is not None and start <= tile.start and tile.end <= end:
+        return tile.said
+    return text[max(start, tile.start) : min(end, tile.end)]

@@ -9,8 +9,7 @@ from markupsafe import Markup, escape
 
 from core.model.store.catalogue import spelt, title_of
 from core.paths import ROOT
-from core.text.said import said, stage
-from core.text.words import duration, language, localised, size, translated, translated_count
+from core.text.words import Message, duration, entry, language, localised, size, told
 
 TEMPLATES = ROOT / "app" / "templates"
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMG]B|ms|min|s|h)\b)")
@@ -33,17 +32,19 @@ def joined(text: str) -> str:
 
 def _sentence(message: str, /, **values: object) -> Markup:
     """`_`: no sentence holds HTML, and the values put into it are escaped."""
-    sentence = escape(translated(message))
+    sentence = escape(entry(message))
     return _filled(sentence, values) if values else sentence
 
 
 def _counted(one: str, many: str, number: int, /, **values: object) -> Markup:
     """`_n`: like `_`, with {count} filled in."""
-    return _filled(escape(translated_count(one, many, number)), {"count": number, **values})
+    return _filled(escape(entry(one, many, number)), {"count": number, **values})
 
 
 def _filled(sentence: Markup, values: dict[str, object]) -> Markup:
-    shown = {name: _number(value) if isinstance(value, int) else value for name, value in values.items()}
+    shown = {
+        name: _number(value) if isinstance(value, int) else _shown(value) for name, value in values.items()
+    }
     return Markup(joined(sentence.format(**shown)))
 
 
@@ -72,9 +73,9 @@ def _width(share: float) -> str:
     return f"{share:.2%}"
 
 
-def _said(text: object) -> object:
-    """What another process or another day said in English; Markup is kept."""
-    return text if isinstance(text, Markup) or not text else joined(said(str(text)))
+def _shown(value: object) -> object:
+    """What a template writes: of a message its words, whatever process and day it comes from."""
+    return joined(told(value)) if isinstance(value, Message) else value
 
 
 def _ms(value: float) -> str:
@@ -86,7 +87,7 @@ def _ms(value: float) -> str:
 
 def _lines(text: str) -> Markup:
     """Text whose line breaks stay."""
-    return Markup(str(escape(text)).replace("\n", "<br>"))
+    return Markup(str(escape(told(text))).replace("\n", "<br>"))
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -101,6 +102,7 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
     auto_reload=False,
+    finalize=_shown,
 )
 _environment.globals.update(
     {"_": _sentence, "_n": _counted, "size": _size, "duration": _duration, "language": language}
@@ -114,8 +116,7 @@ _environment.filters.update(
         "ms": _ms,
         "lines": _lines,
         "paragraphs": _paragraphs,
-        "said": _said,
-        "stage": stage,
+        "told": told,
         "titled": title_of,
         "spelt": spelt,
     }

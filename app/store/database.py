@@ -32,6 +32,9 @@ CREATE TABLE versions (
     text TEXT NOT NULL, state TEXT NOT NULL, extra TEXT NOT NULL,
     PRIMARY KEY (conversation_id, number, version));
 """,
+    """
+-- titles and what `extra` holds may be messages from here on (core.text.packing)
+""",
 )
 USED = (
     "SELECT id, book_id, title, created, updated, until, pinned, forgotten FROM conversations LIMIT 1",

@@ -12,6 +12,8 @@ import re
 import sqlite3
 from dataclasses import dataclass
 
+from core.text.packing import from_text
+
 MOST_FOUND = 100
 # scripts that write no spaces: each letter is a word, and words are looked for in a row
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
@@ -90,7 +92,10 @@ def search(db: sqlite3.Connection, words: str) -> list[Said]:
         return []
     query = " ".join(f'"{word}"' for word in wanted) + "*"
     rows = db.execute(_FIND, (query, MOST_FOUND)).fetchall()
-    return [Said(*row[:-1], until=json.loads(row[-1]).get("until")) for row in rows]
+    return [
+        Said(talk, book, from_text(title), *said, until=json.loads(extra).get("until"))
+        for talk, book, title, *said, extra in rows
+    ]
 
 
 def purge(db: sqlite3.Connection) -> None:

@@ -16,6 +16,7 @@ from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.turns import Turn, wording
 from core.ask import Ask
+from core.text.packing import from_json, from_text, to_json, to_text
 from core.text.words import translated as _
 
 
@@ -69,7 +70,7 @@ class History:
             self._db.execute(
                 "INSERT INTO conversations (id, book_id, title, created, updated, until) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (made.id, book_id, made.title, now, now, until),
+                (made.id, book_id, to_text(made.title), now, now, until),
             )
         return made
 
@@ -86,12 +87,17 @@ class History:
                    ORDER BY pinned DESC, updated DESC, rowid DESC"""
         with self._lock:
             rows = self._db.execute(query, (book_id,)).fetchall()
-        return [Conversation(*row[:-1], pinned=bool(row[-1])) for row in rows]
+        return [
+            Conversation(one, book, from_text(title), *rest, pinned=bool(pinned))
+            for one, book, title, *rest, pinned in rows
+        ]
 
     def rename(self, conversation_id: str, title: str) -> None:
         """Gives a conversation another name."""
         with self._lock:
-            self._db.execute("UPDATE conversations SET title = ? WHERE id = ?", (title, conversation_id))
+            self._db.execute(
+                "UPDATE conversations SET title = ? WHERE id = ?", (to_text(title), conversation_id)
+            )
 
     def pin(self, conversation_id: str) -> None:
         """Pins a conversation before the others, or no longer."""
@@ -114,7 +120,7 @@ class History:
         found = []
         for number, role, text, state, extra in rows:
             text, state, late = unwritten.get((conversation_id, number), (text, state, None))
-            whole = json.loads(extra) if late is None else late
+            whole = from_json(extra) if late is None else late
             found.append(Turn(number, role, text, state, whole, tuple(versions.get(number, ()))))
         return found
 
@@ -169,7 +175,7 @@ class History:
                 "WHERE conversation_id = ? AND number <= ?",
                 (made.id, conversation_id, number),
             )
-            self.rename(made.id, _title(title.format(title=before)))
+            self.rename(made.id, _title(title.format(title=from_text(before))))
         return made.id
 
     def add(
@@ -189,15 +195,13 @@ class History:
             self._db.execute(
                 "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (conversation_id, number, role, text, state, json.dumps(extra or {})),
+                (conversation_id, number, role, text, state, to_json(extra or {})),
             )
             self._db.execute(
                 "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
             )
             if role == "user" and number == 1:
-                self._db.execute(
-                    "UPDATE conversations SET title = ? WHERE id = ?", (_title(text), conversation_id)
-                )
+                self.rename(conversation_id, _title(text))
         return number
 
     def ask(self, conversation_id: str, ask: Ask) -> int:
@@ -232,9 +236,7 @@ class History:
         with self._lock:
             key = (conversation_id, number)
             query = "UPDATE turns SET extra = json_set(extra, '$.compared', json(?))"
-            self._db.execute(
-                f"{query} WHERE conversation_id = ? AND number = ?", (json.dumps(compared), *key)
-            )
+            self._db.execute(f"{query} WHERE conversation_id = ? AND number = ?", (to_json(compared), *key))
 
     def update(
         self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
@@ -261,7 +263,7 @@ class History:
                 if extra is not None:
                     self._db.execute(
                         "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?",
-                        (json.dumps(extra), *key),
+                        (to_json(extra), *key),
                     )
             del self._unwritten[key]
 
@@ -314,7 +316,7 @@ class History:
         query = "SELECT title FROM conversations WHERE id = ?"
         with self._lock:
             row = self._db.execute(query, (conversation_id,)).fetchone()
-        return row[0] if row else ""
+        return from_text(row[0]) if row else ""
 
     def book_of(self, conversation_id: str) -> str:
         """The book that a conversation is about; "" where it is about none, or is gone."""
@@ -375,4 +377,6 @@ class History:
 
 def _title(text: str) -> str:
     line = " ".join(text.split())
+    if line == text and len(line) <= 60:
+        return text  # perhaps a message
     return line if len(line) <= 60 else line[:57].rstrip() + "…"

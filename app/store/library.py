@@ -18,6 +18,7 @@ from pathlib import Path
 from app.store.notebook import Notebook
 from core.documents.document import Document
 from core.paths import write_whole
+from core.text.packing import from_json, to_json
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
@@ -116,7 +117,7 @@ class Library:
                 raise KeyError(book_id)
             try:
                 document = Document.from_json(
-                    json.loads((self._folder(book_id) / "book.json").read_text(encoding="utf-8"))
+                    from_json((self._folder(book_id) / "book.json").read_text(encoding="utf-8"))
                 )
             except (OSError, ValueError, TypeError) as error:
                 raise KeyError(book_id) from error
@@ -167,7 +168,7 @@ class Library:
         """
         path = self._folder(book_id) / _SUMMARIES
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            kept = from_json(path.read_text(encoding="utf-8"))
             return {key: kept[key] for key in kept if isinstance(kept[key], str)}
         except (OSError, ValueError, TypeError):
             return {}
@@ -251,4 +252,4 @@ def _checked(stored: dict) -> BookEntry:
 
 
 def _write(path: Path, data: dict) -> None:
-    write_whole(path, json.dumps(data, ensure_ascii=False))
+    write_whole(path, to_json(data, ensure_ascii=False))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.ask import Ask, Exchange
+from core.text.words import told
 from core.text.words import translated as _
 
 
@@ -35,6 +36,16 @@ def wording(ask: Ask) -> str:
     if first == last:
         return _("Summarise chapter {number}").format(number=first)
     return _("Summarise chapters {first} to {last}").format(first=first, last=last)
+
+
+def shown(turn: Turn) -> str:
+    """Its text as it is read, with what the program says in it in the language at hand: that a summary was
+    asked for, or what stands in an answer between the model's words and the book's.
+    """
+    if turn.role == "user":
+        return wording(asked_again(turn)) if turn.extra.get("summary") else turn.text
+    pieces = turn.extra.get("level_pieces") or ((turn.text, ""),)
+    return "".join(told(text) for text, _level in pieces)
 
 
 def asked_again(question: Turn) -> Ask:

@@ -12,17 +12,15 @@ from app.desk import ocr_install
 from app.desk.answer_job import Snapshot
 from app.desk.disk_usage import Moving
 from app.desk.values import Notice, Opening
-from app.render import own_words
 from app.render.markdown import Citation, blocks
 from app.render.templating import joined, render
-from app.store.turns import Turn
+from app.store.turns import Turn, shown
 from app.web.citations import Cited
 from app.web.stats_panel import mode_names
 from core.documents.document import Document
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
-from core.text.said import said, stage
-from core.text.words import duration, size
+from core.text.words import duration, size, told
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -215,7 +213,7 @@ def turn_html(
     if turn.role == "user":
         return render(
             "asked.html",
-            text=said(turn.text) if stored.get("summary") else turn.text,
+            text=shown(turn),
             number=turn.number,
             talk=talk,
             instructions=stored.get("instructions", ""),
@@ -245,7 +243,7 @@ def turn_html(
         number=turn.number,
         talk=talk,
         versions=turn.versions,
-        plain_text=own_words.in_text(turn.text),
+        plain_text=shown(turn),
         compared=_beside(turn.text, stored.get("compared"), stats.get("mode", "")),
         instructions=stored.get("instructions", asked_with),
         others=stored.get("instructions", asked_with) != asked_with,
@@ -286,7 +284,7 @@ def answer_html(
     pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = (), telling: tuple[int, int] = (0, 0)
 ) -> Markup:
     """An answer's text, given as (text, level) in a row; `telling`: what of it is not settled yet."""
-    made = own_words.in_blocks(blocks(pieces, citations, telling))
+    made = blocks(pieces, citations, telling)
     return Markup("").join(render("block.html", block=block) for block in made)
 
 
@@ -311,7 +309,7 @@ def _doing(now: Snapshot) -> str:
     if now.phase == "preparing":
         return _("Preparing memory")
     if reading is None:
-        return stage(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
+        return told(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
     if reading.purpose == "telling":
         one, among = _("Reading: {part}"), _("Reading part {index} of {total}: {part}")
         if now.phase == "streaming":
@@ -323,7 +321,7 @@ def _doing(now: Snapshot) -> str:
     else:
         one, among = _("Reading: {part}"), _("Reading, {index} of {total}: {part}")
     return (among if reading.total > 1 else one).format(
-        index=reading.index, total=reading.total, part=said(reading.label)
+        index=reading.index, total=reading.total, part=reading.label
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.documents.document import Document, Section
+from core.text.words import listed
 from core.text.words import translated as _
 
 _NUMBERS = (
@@ -76,7 +77,7 @@ def place(names: Sequence[Name], chapters: Sequence[int]) -> str:
     if not tail:
         return head
     name = tail[0] if len(tail) == 1 else _("{first} to {last}").format(first=tail[0], last=tail[1])
-    return f"{head}: {name}"
+    return listed((head, name), ": ")
 
 
 def _inside(part: str, name: str) -> str:

@@ -89,9 +89,10 @@ class Overview(Responder):
             return
         text, stats = "", Stats()
         for person in found[:_INTRODUCED]:
-            piece = ("\n\n" if text else "") + _introduced(book, plan.parts, person)
-            yield Delta((Piece(piece, ""),), stats)
-            text += piece
+            between = (Piece("\n\n", ""),) if text else ()
+            pieces = (*between, *_introduced(book, plan.parts, person))
+            yield Delta(pieces, stats)
+            text += "".join(piece.text for piece in pieces)
         ids = tuple(self._tokenizer.encode(text))
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
         said = [_("Counted by name in the text, without the model.")]
@@ -102,7 +103,7 @@ class Overview(Responder):
         yield self._turns.finished(done, plan=plan, sources=[place_name(book, plan.parts)], notes=said)
 
 
-def _introduced(book: Document, parts: Sequence[Part], person: Person) -> str:
+def _introduced(book: Document, parts: Sequence[Part], person: Person) -> tuple[Piece, ...]:
     """How often and where somebody is named, above the sentence that introduces whoever it is."""
     start, end = parts[0].start, parts[-1].end
     chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]
@@ -112,4 +113,4 @@ def _introduced(book: Document, parts: Sequence[Part], person: Person) -> str:
         "{name} is named {times} times, in {inside} of {count} chapters.",
         len(chapters),
     ).format(name=person.name, times=len(person.mentions), inside=inside, count=len(chapters))
-    return f"{words} {quotation(book, introduction(book.text, person))}"
+    return Piece(words, ""), Piece(" ", ""), *quotation(book, introduction(book.text, person))

@@ -27,6 +27,7 @@ from core.events import Delta, Event, Piece, Reading, Stats, Verified
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
+from core.text.words import sentences
 from core.text.words import translated as _
 
 MOST_PASSAGES = 6  # that are asked
@@ -291,7 +292,7 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
 def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:
     """The answer with the sentences it rests on."""
     quoted = quotation(book, best.support.place)
-    return (*_stripped(best.pieces, best.answer.text), Piece(f"\n\n{quoted}", ""))
+    return (*_stripped(best.pieces, best.answer.text), Piece("\n\n", ""), *quoted)
 
 
 def _stripped(pieces: Sequence[Piece], text: str) -> tuple[Piece, ...]:
@@ -315,19 +316,20 @@ def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[P
         hint = _(
             "No passage shares a word with the question: ask with names or words that stand in the book."
         )
-        return (Piece(f"{UNSAID} {hint}", ""),)
+        return (Piece(sentences(_(UNSAID), hint), ""),)
     places = [evidence.support("", one, ask.question).place for one in found[:_SHOWN_PASSAGES]]
-    shown = "\n\n".join(quotation(ask.book, place) for place in places)
-    nearest = _("Nearest passages:")
-    return (Piece(f"{UNSAID} {nearest}\n\n{shown}", ""),)
+    shown = [Piece(sentences(_(UNSAID), _("Nearest passages:")), "")]
+    for place in places:
+        shown += [Piece("\n\n", ""), *quotation(ask.book, place)]
+    return tuple(shown)
 
 
-def quotation(book: Document, place: tuple[int, int]) -> str:
+def quotation(book: Document, place: tuple[int, int]) -> tuple[Piece, Piece]:
     """The book's own words under the place they stand at, as a quotation in Markdown."""
     words = " ".join(book.text[slice(*place)].split())
     if len(words) > _QUOTE_CHARS:
         words = words[:_QUOTE_CHARS].rsplit(" ", 1)[0] + " …"
-    return f"{_where(book, place)}:\n> {words}"
+    return Piece(_("{place}:").format(place=_where(book, place)), ""), Piece(f"\n> {words}", "")
 
 
 def _where(book: Document, place: tuple[int, int]) -> str:

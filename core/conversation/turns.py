@@ -27,6 +27,7 @@ from core.events import Event, Finished, Prefill, Preparing, Verified
 from core.text.detokenizer import Detokenizer
 from core.text.prompt import Prompt, Turn, build
 from core.text.tokenizer import Tokenizer
+from core.text.words import listed
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -189,7 +190,7 @@ class Turns:
         reading = {} if plan is None else {"reading": asdict(plan)}
         told = [*(plan.notes if plan else ()), *notes, *done.notes]
         if plan and plan.left_out:
-            told.append(_("Not read: {places}.").format(places="; ".join(plan.left_out)))
+            told.append(_("Not read: {places}.").format(places=listed(plan.left_out, "; ")))
         return Finished(
             done.reason,
             done.text.strip(),

@@ -11,7 +11,7 @@ from core.errors import PlanError
 from core.model.shapes import ModelShape
 from core.planning.fitting import Case, Shortfall, fits, longest
 from core.planning.plan import USEFUL_CONTEXT
-from core.text.words import size
+from core.text.words import listed, size
 from core.text.words import translated as _
 
 LAYOUT_FIGURES = (
@@ -30,12 +30,12 @@ def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[M
     """The error that names need, supply, the biggest lines and the smallest changes that fit."""
     said = _(
         "{model} even with only {tokens} tokens of context needs {needed} of {place}; {free} is free. The "
-        "largest parts are: {parts}. {remedies}"
+        "largest parts are: {parts}. To make it fit: {remedies}."
     )
     if case.settings.context_tokens is not None:
         said = _(
             "{model} with {tokens} tokens of context needs {needed} of {place}; {free} is free. The "
-            "largest parts are: {parts}. {remedies}"
+            "largest parts are: {parts}. To make it fit: {remedies}."
         )
     biggest = sorted(short.lines, key=lambda line: line.bytes, reverse=True)[:3]
     return PlanError(
@@ -45,8 +45,8 @@ def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[M
             needed=size(short.needed),
             place=_(short.place),
             free=size(short.available),
-            parts=", ".join(f"{_(line.name)} {size(line.bytes)}" for line in biggest),
-            remedies=_sentence(list(_remedies(case, short, context, alternatives))),
+            parts=listed(listed((_(line.name), size(line.bytes)), " ") for line in biggest),
+            remedies=_alternatives(list(_remedies(case, short, context, alternatives))),
         )
     )
 
@@ -92,9 +92,8 @@ def _other(case: Case, context: int, alternatives: Sequence[ModelShape]) -> Mode
     return None
 
 
-def _sentence(remedies: list[str]) -> str:
-    """The remedies as one sentence, with "or" before the last."""
-    joined = remedies[0]
-    if len(remedies) > 1:
-        joined = _("{remedies}, or {last}").format(remedies=", ".join(remedies[:-1]), last=remedies[-1])
-    return joined[0].upper() + joined[1:] + "."
+def _alternatives(remedies: list[str]) -> str:
+    """The remedies in a row, with "or" before the last."""
+    if len(remedies) == 1:
+        return remedies[0]
+    return _("{remedies}, or {last}").format(remedies=listed(remedies[:-1]), last=remedies[-1])

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from core.text.packing import to_json
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
     "socket.connect",
@@ -57,7 +59,7 @@ def main() -> None:
 
     def send(message: dict[str, Any]) -> None:
         with lock:
-            out.write(json.dumps(message) + "\n")
+            out.write(to_json(message) + "\n")
             out.flush()
 
     send(_answer(request, send))

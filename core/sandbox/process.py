@@ -23,6 +23,7 @@ from core import errors
 from core.events import Progress
 from core.paths import ROOT
 from core.sandbox.windows_job import contained, interpreter
+from core.text.packing import from_json
 
 _POLL_S = 0.1
 
@@ -149,7 +150,7 @@ def _messages(child: subprocess.Popen[bytes]) -> Iterator[dict[str, Any] | None]
             continue
         if not line:
             return
-        yield json.loads(line)
+        yield from_json(line)
 
 
 def _check(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from core.text.words import listed
 from core.text.words import translated as _
 
 
@@ -25,7 +26,7 @@ class Rule:
 
     @property
     def allowed(self) -> str:
-        """What the user is told, in the language of this process."""
+        """What the user is told."""
         return _("auto or {values}").format(values=self.words()) if self.auto else self.words()
 
 
@@ -54,7 +55,7 @@ def bits(sizes: tuple[int, ...]) -> Rule:
 
 
 def one_of(names: tuple[str, ...]) -> str:
-    """ "one of a, b", in the language of this process."""
+    """ "one of a, b", as the user is told it."""
     return _("one of {names}").format(names=", ".join(names))
 
 
@@ -75,7 +76,8 @@ def number(low: float, high: float, *, auto: bool = False, unit: str = "") -> Ru
         return number
 
     def words() -> str:
-        return _("a number from {low:g} to {high:g}").format(low=low, high=high) + unit
+        words = _("a number from {low:g} to {high:g}").format(low=low, high=high)
+        return listed((words, unit), "") if unit else words
 
     return Rule(words, parse, auto)
 
@@ -91,7 +93,8 @@ def whole(low: int, high: int, *, auto: bool = False, unit: str = "") -> Rule:
         return int(number)
 
     def words() -> str:
-        return _("a whole number from {low:,} to {high:,}").format(low=low, high=high) + unit
+        words = _("a whole number from {low:,} to {high:,}").format(low=low, high=high)
+        return listed((words, unit), "") if unit else words
 
     return Rule(words, parse, auto)
 

@@ -2,15 +2,16 @@
 
 English stands in the code as it is shown; other languages are gettext catalogues of the same sentences
 (assets/locale). Values are put in afterwards, so that a sentence is one entry whatever it is filled with:
-`_("{title} was not opened.").format(title=title)`. Everything is said, sent and stored in English: only what
-renders for a person does so `in_language`, and has what comes from elsewhere `said` again (core.text.said).
+`_("{title} was not opened.").format(title=title)`. What comes of that is a `Message`: it is sent and stored
+as its entry and its values (core.text.packing), and `told` where it is shown, in the language of whoever
+looks.
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -24,6 +25,11 @@ _QUANTITY = re.compile(r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)(?:( ?)(%|s|ms|mi
 # what stands between thousands and before decimals, and units that are written otherwise
 _MARKS = {"de": str.maketrans(",.", ".,")}
 _UNITS = {"de": {"%": "\N{NO-BREAK SPACE}%"}, "zh": {"s": " 秒", "ms": " 毫秒", "min": " 分钟", "h": " 小时"}}
+
+# a full stop of Chinese brings its own space
+_SPACED = re.compile(r"(?<=[。：！？；]) ")
+
+Value = str | int | float
 
 _language: ContextVar[str] = ContextVar("language", default="en")
 
@@ -45,31 +51,113 @@ def in_language(code: str) -> Iterator[None]:
         _language.reset(before)
 
 
+class Message(str):
+    """What is said to a person: `template`, an entry of the catalogues (its English sentence), and the
+    `values` that fill it, or None before that; of a counted entry also its English of `many` and the `count`.
+
+    As text it reads in the language at hand when it was made; `told` says it in another. Whatever takes a
+    string takes it: an error, a log, a template. Only core.text.packing knows how it travels and is kept.
+    """
+
+    __slots__ = ("count", "many", "template", "values")
+
+    template: str
+    values: Mapping[str, Value] | None
+    many: str
+    count: int
+
+    def __new__(
+        cls, template: str, values: Mapping[str, Value] | None = None, *, many: str = "", count: int = 0
+    ) -> Message:
+        """Raises KeyError, ValueError or IndexError where the values are not those of the entry."""
+        made = super().__new__(cls, _filled(entry(template, many, count), values))
+        made.template, made.values, made.many, made.count = template, values, many, count
+        return made
+
+    def format(self, **values: object) -> Message:
+        """The entry filled with numbers, texts and messages; anything else is said as its text."""
+        bound = {name: _value(value) for name, value in values.items()}
+        return Message(self.template, bound, many=self.many, count=self.count)
+
+    def __str__(self) -> Message:
+        """Itself: `str(error)` is still the message."""
+        return self
+
+    def __reduce__(self) -> tuple:
+        return _made, (self.template, self.values, self.many, self.count)
+
+    def __copy__(self) -> Message:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Message:
+        return self
+
+
+def told(text: str) -> str:
+    """A message in the language at hand; other text (a title, what an older version kept) as it is."""
+    if not isinstance(text, Message):
+        return text
+    return _filled(entry(text.template, text.many, text.count), text.values)
+
+
+def sentences(*said: str) -> Message:
+    """Sentences one after the other, as one message."""
+    return listed(said, " ")
+
+
+def listed(parts: Iterable[str], mark: str = ", ") -> Message:
+    """Messages and other texts with a mark between them, as one message."""
+    values = {f"part{index}": _value(part) for index, part in enumerate(parts)}
+    return Message(mark.join(f"{{{name}}}" for name in values), values)
+
+
+def _made(template: str, values: Mapping[str, Value] | None, many: str, count: int) -> Message:
+    return Message(template, values, many=many, count=count)
+
+
+def _value(value: object) -> Value:
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def entry(template: str, many: str = "", count: int = 0) -> str:
+    """The sentence in the language at hand, before it is filled; with `many` its form for `count`."""
+    known = catalogues.of(_language.get())
+    if not many:
+        return known.sentence(template) if known else template
+    if known:
+        return known.counted(template, many, count)
+    return template if count == 1 else many
+
+
+def _filled(sentence: str, values: Mapping[str, Value] | None) -> str:
+    if values is None:
+        return localised(sentence)
+    here = {name: told(value) if isinstance(value, Message) else value for name, value in values.items()}
+    if _language.get() == "en":
+        return sentence.format_map(here)
+    filled = _FILLER.vformat(sentence, (), here)
+    return _SPACED.sub("", filled) if _language.get() == "zh" else filled
+
+
 class _Filler(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
+        """Numbers and quantities are written as the language at hand writes them."""
         return localised(super().format_field(value, format_spec))
 
 
-class Sentence(str):
-    """A translated sentence: the numbers that are put in are written as its language writes them."""
-
-    __slots__ = ()
-
-    def format(self, *args: object, **values: object) -> str:
-        """See str.format."""
-        return _Filler().vformat(self, args, values)
+_FILLER = _Filler()
 
 
-def translated(message: str) -> str:
-    """The sentence in the language at hand. Imported as `_`, the name that the extractor knows."""
-    known = catalogues.of(_language.get())
-    return Sentence(known.sentence(message)) if known else message
+def translated(message: str) -> Message:
+    """The entry of the catalogues, in the language at hand. Imported as `_`, the name that the extractor
+    knows.
+    """
+    return Message(message)
 
 
-def translated_count(one: str, many: str, count: int) -> str:
-    """`one` or `many`, as the language counts. Imported as `_n`."""
-    known = catalogues.of(_language.get())
-    return Sentence(known.counted(one, many, count)) if known else one if count == 1 else many
+def translated_count(one: str, many: str, count: int) -> Message:
+    """The entry in its form for `count`. Imported as `_n`."""
+    return Message(one, many=many, count=count)
 
 
 def marked(message: str) -> str:
@@ -88,15 +176,15 @@ def localised(quantity: str) -> str:
     return number.translate(_MARKS.get(code, {})) + _UNITS.get(code, {}).get(unit, space + unit)
 
 
-def size(amount: float) -> str:
+def size(amount: float) -> Message:
     """Bytes for people, in units of 1,000: 68.7 GB, below one GB in MB, below one MB in KB."""
     if amount >= GB:
-        return localised(f"{amount / GB:.1f} GB")
-    return localised(f"{amount / 1e6:.0f} MB" if amount >= 1e6 else f"{amount / 1e3:.0f} KB")
+        return Message(f"{amount / GB:.1f} GB")
+    return Message(f"{amount / 1e6:.0f} MB" if amount >= 1e6 else f"{amount / 1e3:.0f} KB")
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float) -> Message:
     """A time for people: 4.2 s, 48 s, 12 min, 1.5 h."""
     if seconds < 90:
-        return localised(f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s")
-    return localised(f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h")
+        return Message(f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s")
+    return Message(f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h")

@@ -14,7 +14,6 @@ from app.cli import parser
 from app.desk.actions import dispatch
 from app.models import copies, local_files
 from app.models.catalogue import Models
-from app.models.local_files import Choosing
 from app.web.models import fetching_html, model_files_html, models_html
 from core.config import Settings
 from core.errors import UserError
@@ -104,8 +103,9 @@ def test_on_windows_every_drive_can_be_reached(monkeypatch):
 
 
 def test_what_was_found_wrong_is_said_in_the_pages_language():
-    """Reasons are kept in English, and said again where they are shown."""
-    wrong = Choosing(error="/x cannot be opened (No such file or directory).")
+    """Reasons are kept as messages, and told where they are shown."""
+    wrong = local_files.look_into(Path("/no such folder"))
+    assert wrong.error.startswith("/no such folder cannot be opened")
     with in_language("de"):
         assert "lässt sich nicht öffnen" in model_files_html(wrong)
 

@@ -13,6 +13,8 @@ from core.events import Acceptance, Stats, Verified
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import find
 from core.planning.planner import plan
+from core.text.words import size
+from core.text.words import translated as _
 
 STATS = Stats(
     mode="triforce",
@@ -52,7 +54,7 @@ def test_every_number_is_shown():
     assert (
         text_of(html, "stat-ttft") == "310 ms" and text_of(html, "stat-prefill") == "24 tokens, 4,976 reused"
     )
-    assert text_of(panel_html(replace(STATS, ttft_s=0.9999), live=True), "stat-ttft") == "1.0 s"
+    assert text_of(panel_html(replace(STATS, ttft_s=0.9999), live=True), "stat-ttft") == "1.0\u00a0s"
     again = panel_html(replace(STATS, snapshot_tokens=4000), live=False)
     assert text_of(again, "stat-prefill") == "24 tokens, 4,976 reused, 4,000 of them from disk"
     assert text_of(html, "stat-context") == "5,042 used · 3,150 free"
@@ -260,10 +262,12 @@ def test_the_plan_says_where_every_byte_lives_and_escapes_names():
 
 def test_bytes_are_in_the_unit_of_the_notes():
     """The rows said GiB beside notes in GB: the same cache was 40.0 in one place and 42.9 in the other."""
-    note = "42.9 GB of the KV cache stay in RAM."
+    note = _("The model's files take {needed}; {free} is free in {folder}.").format(
+        needed=size(42.9e9), free=size(1e9), folder="/x"
+    )
     plan = {"budget": [{"name": "KV cache", "bytes": 42_900_000_000, "place": "RAM"}], "notes": [note]}
     shown = plan_html(plan) + panel_html(replace(STATS, peak_memory_bytes=700 << 20), live=False)
-    assert shown.count("42.9\u00a0GB") == 3 and "734 MB" in shown
+    assert shown.count("42.9\u00a0GB") == 3 and "734\u00a0MB" in shown
     assert "iB" not in shown
 
 

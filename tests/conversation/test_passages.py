@@ -13,6 +13,8 @@ from core.conversation.part_summaries import NoteStore
 from core.documents.quotes import find_quotes
 from core.errors import UserError
 from core.events import Delta, Prefill, Reading
+from core.text import words
+from core.text.words import in_language
 from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
 from tests.support.talks import STYLE, ask, encoded, finished, make
 
@@ -131,6 +133,17 @@ def test_where_nothing_says_it_the_nearest_passages_are_shown():
     assert "Chapter 1, p. 1:\n> " in done.text
     assert "hid the silver key" in done.text and done.text.count("\n> ") in (2, 3)
     assert REFUSAL not in done.text
+
+
+def test_what_the_program_says_in_an_answer_comes_apart_from_the_books_words():
+    """It is told in the language of whoever looks, which quotations never are."""
+    session, _ = make(reader({}))
+    events = ask(session, told(pages=True), QUESTION, fit="passages")
+    pieces = [piece.text for event in events if isinstance(event, Delta) for piece in event.pieces]
+    with in_language("de"):
+        here = "".join(words.told(piece) for piece in pieces)
+    assert here.startswith("Das Buch scheint es nicht zu sagen. Am nächsten kommen:\n\nKapitel ")
+    assert "Kapitel 1, S. 1:\n> " in here and "hid the silver key" in here
 
 
 def test_a_question_that_shares_no_word_with_the_book_is_not_guessed_at():

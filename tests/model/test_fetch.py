@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from core.model.store.catalogue import find
 from core.model.store.fetch import is_downloaded
+from core.text.packing import from_json
 from tests.support.hub import WEIGHTS, Hub, serving
 
 REPO = Path(__file__).resolve().parent.parent.parent
@@ -40,7 +40,7 @@ def start(name: str) -> subprocess.Popen[bytes]:
 
 def told(child: subprocess.Popen[bytes]) -> list[dict]:
     """What it says, to its end; its stdin stays open."""
-    lines = [json.loads(line) for line in child.stdout]
+    lines = [from_json(line) for line in child.stdout]
     assert child.wait(10) == 0
     child.stdin.close()
     return lines
@@ -49,7 +49,7 @@ def told(child: subprocess.Popen[bytes]) -> list[dict]:
 def wait_for_most(child: subprocess.Popen[bytes]) -> None:
     """Of the download; the last of so much may not be written yet."""
     for line in child.stdout:
-        if (json.loads(line).get("fraction") or 0) > 0.6:
+        if (from_json(line).get("fraction") or 0) > 0.6:
             break
 
 
@@ -68,7 +68,7 @@ def test_a_paused_download_goes_on_where_it_was(hub: Hub, home: Path):
     child = start(TARGET)
     wait_for_most(child)
     child.stdin.close()
-    assert json.loads(child.stdout.readlines()[-1]) == {"stopped": True}
+    assert from_json(child.stdout.readlines()[-1]) == {"stopped": True}
     assert child.wait(10) == 0 and not is_downloaded(find(TARGET))
 
     hub.pace_s = 0.0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from core.documents.files.zipped import ARCHIVES, books_in
 from core.errors import DocumentError
+from core.text.words import sentences
 from core.text.words import translated as _
 
 
@@ -135,7 +136,7 @@ def _unsupported(path: Path, what: str, remedy: str) -> DocumentError:
         ".txt": _("{name} is not a text file: it is {what}."),
         ".docx": _("{name} is not a valid DOCX: it is {what}."),
     }.get(path.suffix.lower(), _("{name} is not supported: it is {what}."))
-    return DocumentError(f"{said.format(name=path.name, what=what)} {remedy}")
+    return DocumentError(sentences(said.format(name=path.name, what=what), remedy))
 
 
 def _looks_binary(data: bytes) -> bool:
@@ -183,7 +184,7 @@ def _inside_zip(data: bytes, path: Path) -> str:
         ("ppt/", _("{name} is a presentation, not a book.")),
     ):
         if any(name.startswith(folder) for name in names):
-            raise DocumentError(f"{said.format(name=path.name)} {supported()}")
+            raise DocumentError(sentences(said.format(name=path.name), supported()))
     if "content.xml" in names and "mimetype" in names:
         return "odt"
     return _archive(names, path)
@@ -218,4 +219,4 @@ def _archive(names: set[str], path: Path) -> str:
         said = _("{name} is an archive with another archive in it. Unpack it first.")
         raise DocumentError(said.format(name=path.name))
     said = _("{name} is not a valid EPUB: it is a zip archive without a book in it.")
-    raise DocumentError(f"{said.format(name=path.name)} {supported()}")
+    raise DocumentError(sentences(said.format(name=path.name), supported()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from core.errors import DocumentError, ScannedPages
 from core.events import Progress
 from core.paths import ROOT
+from core.text.words import sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
@@ -48,11 +49,12 @@ def recognise(
     """The pages, with the lines of the `scanned` ones read from their pictures."""
     if not available():
         raise ScannedPages(
-            _("{count} of {pages} pages of {name} are pictures and need OCR.").format(
-                count=len(scanned), pages=len(pages), name=name
+            sentences(
+                _("{count} of {pages} pages of {name} are pictures and need OCR.").format(
+                    count=len(scanned), pages=len(pages), name=name
+                ),
+                how_to(),
             )
-            + " "
-            + how_to()
         )
     from rapidocr import RapidOCR
 

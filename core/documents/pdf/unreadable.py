@@ -16,6 +16,7 @@ from core.documents.pdf.ocr import how_to
 from core.documents.pdf.page import Line
 from core.documents.pdf.rotated import TurnedPage
 from core.errors import DocumentError, ScannedPages
+from core.text.words import sentences
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -57,24 +58,24 @@ class Unread:
         else:
             said = _("{count} of {pages} pages of {name} are pictures without a text layer, as in a scan.")
         count = max(len(self.garbled), len(self.pictures))
-        raise ScannedPages(f"{said.format(count=count, pages=self.pages, name=name)} {how_to()}")
+        raise ScannedPages(sentences(said.format(count=count, pages=self.pages, name=name), how_to()))
 
     def warnings(self) -> tuple[str, ...]:
         """What to tell of the pages that were left out."""
         said = []
         if len(self.pictures) > _PLATES:
             left_out = _("{count} of {pages} pages are pictures without text and were left out.")
-            said.append(f"{left_out.format(count=len(self.pictures), pages=self.pages)} {how_to()}")
+            said.append(sentences(left_out.format(count=len(self.pictures), pages=self.pages), how_to()))
         if len(self.thin) > _PLATES:
             little = _("{count} of {pages} pages are pictures with little text; what they show was not read.")
-            said.append(f"{little.format(count=len(self.thin), pages=self.pages)} {how_to()}")
+            said.append(sentences(little.format(count=len(self.thin), pages=self.pages), how_to()))
         if self.garbled:
             left_out = _n(
                 "{count} page was left out because its letters make no words (page {numbers}).",
                 "{count} pages were left out because their letters make no words (pages {numbers}).",
                 len(self.garbled),
             ).format(count=len(self.garbled), numbers=_numbers(self.garbled))
-            said.append(f"{left_out} {how_to()}")
+            said.append(sentences(left_out, how_to()))
         return (*said, *self.slanted_warning())
 
     def slanted_warning(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from core.documents.structure.body import Body
 from core.documents.structure.matter import gutenberg_cuts, gutenberg_fields
 from core.documents.structure.parts import Part, even_parts
 from core.documents.structure.readings import best_parts
+from core.text.words import sentences
 from core.text.words import translated as _
 
 # what programs write where nobody was named; "Anonymous" is how books say it
@@ -61,8 +62,10 @@ def _doubts(text: str) -> tuple[str, ...]:
     if is_legible(text[:_SAMPLE_CHARS]):
         return ()
     return (
-        _("The letters of this text make no words: its encoding is unknown, or it is no text. ")
-        + _("Save the book anew from the program it comes from, or take another format of it."),
+        sentences(
+            _("The letters of this text make no words: its encoding is unknown, or it is no text."),
+            _("Save the book anew from the program it comes from, or take another format of it."),
+        ),
     )
 
 

@@ -6,7 +6,6 @@ stops when its stdin closes. Knows nothing of plans.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import threading
@@ -22,6 +21,7 @@ from core.model.store.hub import Stopped
 from core.model.store.manifest import finished, place_of
 from core.model.store.model_folder import use_folder
 from core.model.store.untrusted import entry_safely
+from core.text.packing import to_json
 from core.text.words import translated as _
 
 _STEP = 0.001  # of a download, between two lines
@@ -144,7 +144,7 @@ class _Told:
         self._last: tuple[str, float] = ("", 0.0)
 
     def say(self, **words: object) -> None:
-        os.write(self._stream, json.dumps(words).encode() + b"\n")
+        os.write(self._stream, to_json(words).encode() + b"\n")
 
     def progress(self, stage: str, fraction: float | None) -> None:
         now = (stage, -1.0 if fraction is None else fraction)

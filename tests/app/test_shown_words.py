@@ -1,0 +1,226 @@
+"""What was said in another process or on another day is on the page in the language of whoever looks, and in
+the answer what the program says; what is the model's or the book's stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.desk.answer_job import Job
+from app.desk.values import Notice
+from app.engine.client import Runtime
+from app.errors import in_words
+from app.render.export import as_html, as_markdown
+from app.render.markdown import blocks
+from app.store.history import History
+from app.store.library import Library
+from app.store.turns import shown
+from app.web import regions
+from app.web.citations import Citations
+from core.ask import Ask
+from core.config import Settings
+from core.conversation.retrieval_answering import quotation
+from core.documents.safely import read_safely
+from core.errors import DocumentError
+from core.events import Delta, Finished, Piece, Stats
+from core.evidence.support import UNSAID
+from core.text.words import in_language, sentences, told
+from core.text.words import translated as _
+
+WORKER = Path(__file__).resolve().parents[1] / "support" / "scripted_worker.py"
+NOTHING = "The book does not seem to say. Nearest passages:"
+
+
+def text_of(html: str) -> str:
+    return " ".join(re.sub("<[^>]+>", " ", str(html)).split())
+
+
+def seen(code: str, draw) -> str:
+    """The text of what is drawn for somebody of that language."""
+    with in_language(code):
+        return text_of(draw())
+
+
+@pytest.fixture
+def history(tmp_path):
+    made = History(tmp_path / "talks.db")
+    yield made
+    made.close()
+
+
+def answered(history: History, *pieces: Piece, **ending) -> History:
+    """The history with an answer of these pieces, closed and opened again: as on the next day."""
+    talk = history.create("book").id
+    history.add(talk, "user", "Who?")
+    text = "".join(piece.text for piece in pieces)
+    events = [Delta(tuple(pieces), Stats()), Finished("stop", text, Stats(), **ending)]
+    job = Job(iter(events), history, talk, changed=lambda: None)
+    job.start()
+    assert job.join()
+    history.close()
+    return History(history._path)
+
+
+def last(history: History):
+    (talk,) = history.conversations("book")
+    return history.turns(talk.id)[-1]
+
+
+def test_what_the_engines_process_said():
+    runtime = Runtime(Settings(), worker=(sys.executable, str(WORKER)))
+    try:
+        *_before, failed = runtime.ask(Ask(None, conversation_id="c"))
+    finally:
+        runtime.close()
+    assert failed.message.startswith("There is no book")
+    notice = Notice(failed.message)
+    assert "kein Buch" in seen("de", lambda: regions.notice_html(notice))
+    assert "书" in seen("zh", lambda: regions.notice_html(notice))
+
+
+def test_what_the_process_that_reads_books_said(tmp_path):
+    file = tmp_path / "book.epub"
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(64))
+    with pytest.raises(DocumentError) as refused:
+        read_safely(file)
+    notice = Notice(in_words(refused.value))
+    assert "it is a PNG picture" in seen("en", lambda: regions.notice_html(notice))
+    assert "ein PNG-Bild" in seen("de", lambda: regions.notice_html(notice))
+    assert "PNG 图片" in seen("zh", lambda: regions.notice_html(notice))
+
+
+def test_what_a_book_brought_along_to_the_shelf(tmp_path, book):
+    warning = _("{count} of {pages} pages are pictures without text and were left out.")
+    Library(tmp_path / "books").add(replace(book, warnings=(warning.format(count=2, pages=9),)))
+    back = Library(tmp_path / "books").get(book.sha256)
+    card = {"tokens": 9, "share_of_context": 0.5, "fits": True, "parts": [], "notes": []}
+
+    def drawn() -> str:
+        return regions.stage_html(back, card, covered=False, opening=None, talking=False)
+
+    assert "2 of 9 pages are pictures" in seen("en", drawn)
+    assert "2 von 9 Seiten" in seen("de", drawn) and "of 9" not in seen("de", drawn)
+
+
+def test_what_was_said_yesterday_in_two_languages_at_once(history):
+    """Two tabs, drawn by two threads: neither sees a word of the other's language, nor of English."""
+    part = _("Chapters {first}–{last}").format(first="I", last="IV")
+    note = _("Not read: {places}.").format(places=sentences(_("Chapter {first}").format(first="V")))
+    turn = last(answered(history, Piece("The keeper.", "target"), sources=(part,), notes=(note,)))
+    both = {"de": ("Kapitel I–IV", "Nicht gelesen: Kapitel V."), "zh": ("第 I–IV 章", "未读：第 V 章。")}
+    wrong: list[tuple[str, str]] = []
+    ready = threading.Barrier(len(both))
+
+    def look(code: str) -> None:
+        ready.wait()
+        for _again in range(30):
+            page = seen(code, lambda: regions.turn_html(turn))
+            if not all(one in page for one in both[code]) or "Chapter" in page or "The keeper." not in page:
+                wrong.append((code, page))
+
+    threads = [threading.Thread(target=look, args=(code,)) for code in both]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert wrong == []
+
+
+def test_why_an_answer_failed_yesterday(history):
+    talk = history.create("book").id
+    history.add(talk, "user", "Who?")
+    why = _("{reason} The earlier answer is kept.").format(reason=_("The engine is not running."))
+    history.add(talk, "assistant", "", state="failed", extra={"error": why})
+    history.close()
+    turn = last(History(history._path))
+    assert "Die Engine läuft nicht. Die frühere Antwort bleibt." in seen(
+        "de", lambda: regions.turn_html(turn)
+    )
+
+
+def test_what_an_older_version_kept_is_shown_as_it_is(history):
+    talk = history.create("book").id
+    history.add(talk, "user", "Who?")
+    extra = {"error": "The engine is not running.", "sources": ["Chapter 1"], "level_pieces": [[NOTHING, ""]]}
+    history.add(talk, "assistant", NOTHING, extra=extra)
+    page = seen("de", lambda: regions.turn_html(last(history)))
+    assert NOTHING in page and "Chapter 1" in page and "The engine is not running." in page
+
+
+def test_a_summary_that_was_asked_for_and_the_conversation_named_by_it(history):
+    talk = history.create("book").id
+    history.ask(talk, Ask(None, chapters=(3, 5)))
+    history.add(talk, "assistant", "It rains.")
+    question = history.turns(talk)[0]
+    assert question.text == "Summarise chapters 3 to 5", "what the engine and the search read"
+    wanted = "Kapitel 3 bis 5 zusammenfassen"
+    assert wanted in seen("de", lambda: regions.turn_html(question))
+    forked = history.fork(talk, 2, _("Fork of “{title}”"))
+    titles = {one.id: one.title for one in history.conversations("book")}
+    with in_language("de"):
+        assert (told(titles[talk]), told(titles[forked])) == (wanted, f"Abzweig von „{wanted}“")
+    assert [one.title for one in history.search("Summarise")] == [titles[talk], titles[forked]]
+    history.rename(talk, "Rain")
+    assert history.title(talk) == "Rain"
+
+
+def refused(book) -> tuple[Piece, ...]:
+    """As a session says it (core.conversation.retrieval_answering)."""
+    at = book.text.index("Nobody came.")
+    place = (at, at + len("Nobody came."))
+    return (
+        Piece(sentences(_(UNSAID), _("Nearest passages:")), ""),
+        Piece("\n\n", ""),
+        *quotation(book, place),
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("en", "The book does not seem to say. Nearest passages: Chapter 2, p. 1: Nobody came."),
+        ("de", "Das Buch scheint es nicht zu sagen. Am nächsten kommen: Kapitel 2, S. 1: Nobody came."),
+        ("zh", "书中似乎没有说。最接近的片段： 第 2 章，第 1 页： Nobody came."),
+    ],
+)
+def test_a_refusal_is_the_programs_and_what_it_quotes_the_books(history, book, code: str, words: str):
+    """On the page while it is written and on the next day; and as it is copied and exported."""
+    front, one, two = book.sections
+    book = replace(
+        book,
+        sections=(front, replace(one, title="Chapter 1"), replace(two, title="Chapter 2")),
+        page_starts=(0,),
+    )
+    pieces = [(piece.text, piece.level) for piece in refused(book)]
+    assert seen(code, lambda: regions.answer_html(pieces)) == words
+    turn = last(answered(history, *refused(book)))
+    assert words in seen(code, lambda: regions.turn_html(turn))
+    with in_language(code):
+        assert " ".join(shown(turn).replace("\n> ", " ").split()) == words
+        assert words.split(" ")[0] in as_markdown("Talk", [turn]) and words.split(" ")[0] in as_html(
+            None, "Talk", [turn]
+        )
+        cited = Citations()(turn.text, book, "Who came?")
+    assert not any(one.kind for one in cited.citations), "no sign stands behind a refusal"
+
+
+def test_the_models_words_stay_whatever_they_are(history):
+    said = [(NOTHING, "target"), ("\n\nChapter 2:", "target"), ("\n> x", "target")]
+    assert seen("de", lambda: regions.answer_html(said)) == f"{NOTHING} Chapter 2: x"
+    turn = last(answered(history, Piece(NOTHING, "target")))
+    assert NOTHING in seen("de", lambda: regions.turn_html(turn)) and shown(turn) == NOTHING
+
+
+def test_a_message_that_is_cut_is_text():
+    """While letters are still to come the page shows a part of it; half an entry has no translation."""
+    with in_language("de"):
+        (whole,) = blocks([(_(UNSAID), "")])
+        (cut,) = blocks([(str(_(UNSAID))[:8], "")])
+    assert told(whole.items[0][0].runs[0].text) == UNSAID
+    assert len(cut.items[0][0].runs[0].text) == 8
