@@ -94,7 +94,8 @@ class Page:
         turns = self._keep(
             "stored", (desk.conversation_id, job if running else desk.history.version), lambda: desk.turns
         )
-        shown = turns[:-1] if running else turns
+        # an answer stands in the history a moment before it is on the desk
+        shown = turns[:-1] if running else [turn for turn in turns if turn.state != "writing"]
         asked = question_of(turns[-2]) if running and len(turns) > 1 else ""
         parts, live = self._answers.written(job, asked) if running else ((), ())
         self._due_s = 0.0 if running and self._answers.hidden else None

@@ -29,6 +29,15 @@ def writing(desk, engine):
     desk.job.join(10)
 
 
+def test_an_answer_that_has_just_been_begun_does_not_stand_there_as_an_empty_one(desk):
+    """The words for one that was stopped before its first word flashed up where the page was drawn in that moment."""
+    desk.lay(desk.history.create(desk.book_id).id, None)
+    desk.history.ask(desk.conversation_id, Ask("What does the keeper hide?"))
+    desk.history.add(desk.conversation_id, "assistant", "", state="writing")
+    (asked,) = Page(desk).render()["turns"]
+    assert "What does the keeper hide?" in asked
+
+
 def test_what_has_not_changed_is_not_rendered_again(desk):
     """Ten templates twenty times a second would be what streaming costs."""
     wait_until(desk.card)
