@@ -30,7 +30,7 @@ def writing(desk, engine):
 
 
 def test_an_answer_that_has_just_been_begun_does_not_stand_there_as_an_empty_one(desk):
-    """The words for one that was stopped before its first word flashed up where the page was drawn in that moment."""
+    """For a moment the page said that it was stopped before its first word."""
     desk.lay(desk.history.create(desk.book_id).id, None)
     desk.history.ask(desk.conversation_id, Ask("What does the keeper hide?"))
     desk.history.add(desk.conversation_id, "assistant", "", state="writing")
