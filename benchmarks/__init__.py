@@ -12,7 +12,12 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-OLD_NAMES = {"formats": "weight_formats", "kv": "kv_quantization", "peers": "llamacpp"}
+OLD_NAMES = {
+    "formats": "weight_formats",
+    "kv": "kv_quantization",
+    "peers": "llamacpp",
+    "told": "summary_page",
+}
 
 
 class _ProgramFinder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.report import told
+from benchmarks.report import summary_page
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Piece, Reading, Stand, Stats
 
@@ -26,7 +26,7 @@ def _said(text: str, *sentences: str) -> Finished:
 def test_every_sentence_leads_to_the_chapter_it_stands_in():
     """Those by chapters had no number, and no word said what a number leads to."""
     by_chapters = "## One\n\nAnn met a lion. She ran.\n\n## Two\n\nShe slept."
-    made = told.page(
+    made = summary_page.page(
         BOOK,
         {
             "page": _said("She ran. She slept.", "She ran.", "She slept."),
@@ -35,7 +35,7 @@ def test_every_sentence_leads_to_the_chapter_it_stands_in():
         "M",
     )
     opening, page, chapters = made.partition("## On a page")[0], *made.split("## On a page")[1].split("\n## ")
-    assert "leads to that chapter's summary further down, under *By chapters*" in opening
+    assert "leads to that chapter's summary further down, under\n*By chapters*" in opening
     assert "She ran. [1](#ch-1) She slept. [2](#ch-2)" in page
     first, second = chapters.split('<a id="ch-2"></a>')
     assert '<a id="ch-1"></a>\n\n### 1. One\n\nAnn met a lion. [1](#ch-1) She ran. [1](#ch-1)' in first
@@ -48,6 +48,8 @@ def test_what_was_written_and_did_not_stay_is_struck_out():
     said = "A lion was met by Ann. Ann flew to the moon. And"
     done = _said("Ann met a lion. She ran.", "She ran.")
     done = replace(done, text=f"A lion was met by Ann. {done.text}")
-    parts, end = told.heard([Reading(1, 1, "I", "telling"), Delta((Piece(said, "target"),), Stats()), done])
-    made = told.page(BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts)
+    parts, end = summary_page.heard(
+        [Reading(1, 1, "I", "telling"), Delta((Piece(said, "target"),), Stats()), done]
+    )
+    made = summary_page.page(BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts)
     assert "**1 of 1, I.** A lion was met by Ann. ~~Ann flew to the moon.~~ ~~And~~" in made

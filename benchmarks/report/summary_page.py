@@ -3,7 +3,7 @@
 The chapters' summaries stand last; the number behind every sentence leads to that of its chapter. Where the
 model told it, there is also what it wrote, with what the book did not bear out.
 
-python -m benchmarks.told BOOK --out docs/examples/NAME.md [--model NAME] [--summaries own]
+python -m benchmarks.summary_page BOOK --out docs/examples/NAME.md [--model NAME] [--summaries own]
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def page(
     notes = [note for note in told["page"].notes if "tokens" not in note and "Not read" not in note]
     lines = [
         f"# {book.title} by {book.author}, summarised",
-        f"Written by `python -m benchmarks.told` with {model}. The number behind a sentence is the chapter\n"
-        "it stands in, and leads to that chapter's summary further down, under "
+        f"Written by `python -m benchmarks.summary_page` with {model}. The number behind a sentence is the\n"
+        "chapter it stands in, and leads to that chapter's summary further down, under\n"
         f"*{_TITLES['chapters']}*; the book itself is not here.",
         " ".join(notes),
     ]
