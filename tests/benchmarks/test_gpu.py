@@ -114,7 +114,7 @@ def test_what_breaks_one_case_leaves_the_others(monkeypatch: pytest.MonkeyPatch,
 
     def in_this_one(command: list[str], check: bool) -> SimpleNamespace:
         started.append(command)
-        return SimpleNamespace(returncode=gpu.main(command[2:]))
+        return SimpleNamespace(returncode=gpu.main(command[3:]))
 
     monkeypatch.setattr(gpu, "measure", measured)
     monkeypatch.setattr(gpu, "subprocess", SimpleNamespace(run=in_this_one))
