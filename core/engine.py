@@ -20,7 +20,7 @@ from core.cache.snapshot import SnapshotStore
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.errors import UserError
-from core.events import Prefill, Preparing, Stats
+from core.events import DecodingStarted, Prefill, Preparing, Stats
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
 from core.planning.slow_link import slow_note
@@ -56,7 +56,7 @@ class _Answer:
     @property
     def tokens(self) -> int:
         """How many of the answer there are."""
-        return len(self.committed) - self.recorder.prompt_tokens
+        return len(self.committed) - self.recorder.started.prompt_tokens
 
 
 Compose = Callable[[Params, Context, int], Decoder]
@@ -126,9 +126,9 @@ class Engine:
         *,
         should_stop: Callable[[], bool] = lambda: False,
         ends: Ends = never,
-    ) -> Iterator[Preparing | Prefill | Round | Done]:
+    ) -> Iterator[Preparing | Prefill | DecodingStarted | Round | Done]:
         """Continues `ids`, all of the prompt. Yields Preparing while memory for it is made ready, Prefill
-        while reading, one Round per round, Done at the end.
+        while reading, DecodingStarted, one Round per round, Done at the end.
 
         `ends` is told of every token of the answer in order, and the answer is complete with the one it says
         True to. The caller may stop iterating after any event; the next call starts from what the context
@@ -149,7 +149,7 @@ class Engine:
         started, known = self._clock(), context.keep_prefix_of(ids)
         yield from self._restore(context, ids[:-1], should_stop)
         reused = context.cache.length
-        recorder = StatsRecorder(
+        started_with = DecodingStarted(
             mode=params.mode,
             model=self.model_name,
             context_total=self.context_tokens,
@@ -158,6 +158,7 @@ class Engine:
             snapshot_tokens=reused - known,
             temperature=params.temperature,
         )
+        recorder = StatsRecorder(started_with)
         run = _Answer(context, list(ids), params, recorder, started, should_stop, ends)
         reason = None
         while reason is None:
@@ -171,7 +172,7 @@ class Engine:
                 reason = "user"
         slow = slow_note(self.plan, recorder)
         notes, self._notes = (*self._notes, *filter(None, [slow])), []
-        yield Done(reason, recorder.stats(peak_memory_bytes=self._peak_memory()), notes)
+        yield Done(reason, replace(recorder.stats(), peak_memory_bytes=self._peak_memory()), notes)
 
     @torch.inference_mode()
     def log_probabilities(self, context: Context, ids: Sequence[int], said: Sequence[int]) -> list[float]:
@@ -186,19 +187,19 @@ class Engine:
         wanted = torch.tensor(said, device=logits.device)
         return logits.float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
 
-    def _attempt(self, run: _Answer) -> Generator[Prefill | Round, None, str]:
+    def _attempt(self, run: _Answer) -> Generator[Prefill | DecodingStarted | Round, None, str]:
         """Reads what the context lacks of prompt and answer so far and goes on. Returns the reason."""
-        known, recorder = run.committed[:-1], run.recorder
+        known, recorder, started = run.committed[:-1], run.recorder, run.recorder.started
         run.context.cache.witness = run.context.looking
-        decoder = self._compose(run.params, run.context, recorder.prompt_tokens)
+        decoder = self._compose(run.params, run.context, started.prompt_tokens)
         for event in self._prefill(run.context, known, decoder.refresh, run.should_stop):
-            yield replace(
-                event, reused_tokens=recorder.reused_tokens, snapshot_tokens=recorder.snapshot_tokens
-            )
+            yield replace(event, reused_tokens=started.reused_tokens, snapshot_tokens=started.snapshot_tokens)
         if not run.tokens:
             recorder.prefilled(self._clock() - run.started)
         if run.context.cache.length < len(known):
             return "user"
+        if not run.tokens:
+            yield recorder.started
         return (yield from self._decode(run, decoder))
 
     def _start_over(
@@ -357,14 +358,9 @@ class Engine:
                 result = decoder.round(run.committed, most=min(left, room), ends=run.ends)
             run.committed.extend(result.tokens)
             run.context.hold(run.committed)
-            run.recorder.round(
-                len(result.tokens),
-                result.seconds,
-                result.acceptance_draft,
-                result.acceptance_retrieval,
-                bytes_moved=result.bytes_moved,
-            )
-            yield replace(result, stats=run.recorder.stats(peak_memory_bytes=self._peak_memory()))
+            result = replace(result, peak_memory_bytes=self._peak_memory())
+            run.recorder.round(result.stats)
+            yield result
             if result.ended:
                 return "stop"
         return "length"

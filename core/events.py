@@ -46,6 +46,20 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundStats:
+    """The figures of one round of an answer. `acceptance_retrieval` is the outermost level's (see Stats);
+    `peak_memory_bytes`: of the process so far.
+    """
+
+    tokens: int
+    seconds: float
+    acceptance_draft: Acceptance = Acceptance()
+    acceptance_retrieval: Acceptance = Acceptance()
+    bytes_moved: int = 0
+    peak_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """What the side panel and `--json` show about one answer so far. Seconds, unless named `_ms`."""
 
@@ -134,6 +148,20 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodingStarted:
+    """The prompt is read, and tokens come next. What of Stats does not change from round to round."""
+
+    mode: str
+    model: str
+    context_total: int
+    prompt_tokens: int
+    reused_tokens: int
+    snapshot_tokens: int = 0
+    prefill_s: float = 0.0
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Printable text and the level whose proposal it was: "draft", "ngram", "retrieval", or "target"."""
 
@@ -143,10 +171,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """New printable text, one piece per run of tokens of the same level."""
+    """New printable text, one piece per run of tokens of the same level. `rounds`: those since the last
+    Delta; a text that is there at once has none. Whoever shows figures adds them up (core.stats.AnswerStats).
+    """
 
     pieces: tuple[Piece, ...]
-    stats: Stats
+    rounds: tuple[RoundStats, ...] = ()
 
     @property
     def text(self) -> str:
@@ -210,6 +240,7 @@ class Finished:
     stands: tuple[Stand, ...] = ()  # of a summary's sentences; of other answers it is looked up
     # of an answer from a passage: "passage" (start, end), "temperature", "top_p", and whether "instructed"
     drawn: dict = field(default_factory=dict)
+    pieces: tuple[Piece, ...] = ()  # the text, by the levels of the tokens it was decoded in
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,4 +254,6 @@ class Failed:
     refused: bool = False
 
 
-Event = Loading | Reading | Preparing | Prefill | Delta | Looked | Standing | Finished | Failed
+Event = (
+    Loading | Reading | Preparing | Prefill | DecodingStarted | Delta | Looked | Standing | Finished | Failed
+)

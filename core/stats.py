@@ -4,48 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from statistics import quantiles
 
-from core.events import Acceptance, Stats
+from core.events import Acceptance, DecodingStarted, Delta, Event, Reading, RoundStats, Stats
 
 _SERIES = 300
 
 
 class StatsRecorder:
-    """Collects rounds. TBT of a token is its round's time over the tokens it emitted; the first round's is in
-    TTFT instead.
+    """Adds up the rounds of one answer. TBT of a token is its round's time over the tokens it emitted; the
+    first round's is in TTFT instead.
     """
 
-    def __init__(
-        self,
-        *,
-        mode: str,
-        model: str,
-        context_total: int,
-        prompt_tokens: int,
-        reused_tokens: int,
-        snapshot_tokens: int = 0,
-        temperature: float | None = None,
-    ) -> None:
-        self._fixed = {
-            "mode": mode,
-            "model": model,
-            "context_total": context_total,
-            "prompt_tokens": prompt_tokens,
-            "reused_tokens": reused_tokens,
-            "snapshot_tokens": snapshot_tokens,
-            "temperature": temperature,
-        }
-        self.prompt_tokens, self.reused_tokens, self.snapshot_tokens = (
-            prompt_tokens,
-            reused_tokens,
-            snapshot_tokens,
-        )
-        self._prefill_s = self._first_s = self._longest_s = self._decode_s = 0.0
+    def __init__(self, started: DecodingStarted) -> None:
+        self.started = started
+        self._first_s = self._longest_s = self._decode_s = 0.0
         self._token_s: list[float] = []
-        self._new = self._rounds = self._bytes = self._last_tokens = self._plain = 0
+        self._new = self._rounds = self._bytes = self._peak = self._last_tokens = self._plain = 0
         self._plain_s = 0.0
         self._last_s = 0.0
         self._draft = self._retrieval = Acceptance()
@@ -70,24 +47,24 @@ class StatsRecorder:
 
     def prefilled(self, seconds: float) -> None:
         """The prompt took so long."""
-        self._prefill_s = seconds
+        self.started = replace(self.started, prefill_s=seconds)
 
-    def round(
-        self, tokens: int, seconds: float, draft: Acceptance, retrieval: Acceptance, *, bytes_moved: int = 0
-    ) -> None:
-        """One round emitted `tokens` tokens."""
+    def round(self, one: RoundStats) -> None:
+        """Adds a round."""
+        seconds, tokens, retrieval = one.seconds, one.tokens, one.acceptance_retrieval
         self._new += tokens
         self._rounds += 1
-        self._draft += draft
+        self._draft += one.acceptance_draft
         self._retrieval += retrieval
-        self._bytes += bytes_moved
+        self._bytes += one.bytes_moved
+        self._peak = max(self._peak, one.peak_memory_bytes)
         if self._rounds == 1:
             self._first_s = seconds
         else:
             self._longest_s = max(self._longest_s, seconds)
             self._decode_s += seconds
             self._token_s.extend([seconds / tokens] * tokens)
-            if not draft.evaluated and not retrieval.evaluated:
+            if not one.acceptance_draft.evaluated and not retrieval.evaluated:
                 self._plain += 1
                 self._plain_s += seconds
         self._last_s, self._last_tokens = seconds, tokens
@@ -95,15 +72,13 @@ class StatsRecorder:
         self._tbt_series.append(round(1e3 * seconds / tokens, 2))
         self._acceptance_series.append(round(retrieval.rate, 4) if retrieval.rate is not None else 0.0)
 
-    def stats(self, *, peak_memory_bytes: int = 0) -> Stats:
+    def stats(self) -> Stats:
         """Everything so far."""
         timed = len(self._token_s)
-        context = self._fixed["prompt_tokens"] + self._new
         return Stats(
-            **self._fixed,
+            **asdict(self.started),
             new_tokens=self._new,
-            prefill_s=self._prefill_s,
-            ttft_s=self._prefill_s + self._first_s,
+            ttft_s=self.started.prefill_s + self._first_s,
             tbt_last_ms=1e3 * self._last_s / self._last_tokens if self._last_tokens else 0.0,
             tbt_mean_ms=1e3 * self._decode_s / timed if timed else 0.0,
             tbt_p50_ms=1e3 * _quantile(self._token_s, 0.50),
@@ -116,13 +91,42 @@ class StatsRecorder:
             rounds=self._rounds,
             plain_rounds=self._plain,
             plain_tbt_ms=1e3 * self._plain_s / self._plain if self._plain else 0.0,
-            context_used=context,
-            peak_memory_bytes=peak_memory_bytes,
+            context_used=self.started.prompt_tokens + self._new,
+            peak_memory_bytes=self._peak,
             bytes_moved=self._bytes,
             tbt_series_ms=thinned(self._tbt_series),
             acceptance_series=thinned(self._acceptance_series),
             round_sizes=tuple(self._sizes[size] for size in range(1, max(self._sizes, default=0) + 1)),
         )
+
+
+class AnswerStats:
+    """The record of whoever shows an answer: figures from its events, of all its stretches together."""
+
+    def __init__(self) -> None:
+        self._done: list[Stats] = []  # of the stretches before the one that is being written
+        self._recorder: StatsRecorder | None = None
+
+    def take(self, event: Event) -> None:
+        """Notes what an event says of the figures; most say nothing."""
+        if isinstance(event, (Reading, DecodingStarted)):
+            self._end_stretch()
+        if isinstance(event, DecodingStarted):
+            self._recorder = StatsRecorder(event)
+        elif isinstance(event, Delta) and self._recorder is not None:
+            for one in event.rounds:
+                self._recorder.round(one)
+
+    def stats(self) -> Stats | None:
+        """Everything so far; None before the first round."""
+        running = self._recorder is not None and self._recorder.rounds
+        stretches = [*self._done, self._recorder.stats()] if running else self._done
+        return combined(stretches) if stretches else None
+
+    def _end_stretch(self) -> None:
+        if self._recorder is not None and self._recorder.rounds:
+            self._done.append(self._recorder.stats())
+        self._recorder = None
 
 
 def thinned(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:

@@ -4,12 +4,14 @@ only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from core.ask import Ask, Exchange
 from core.events import (
     Acceptance,
+    DecodingStarted,
     Delta,
     Event,
     Failed,
@@ -20,6 +22,7 @@ from core.events import (
     Prefill,
     Preparing,
     Reading,
+    RoundStats,
     Stand,
     Standing,
     Stats,
@@ -34,13 +37,29 @@ CARD_LOST = 86  # the exit code of the engine's process whose card has failed fo
 
 _KINDS: dict[str, type] = {
     kind.__name__: kind
-    for kind in (Loading, Reading, Preparing, Prefill, Delta, Looked, Standing, Finished, Failed)
+    for kind in (
+        Loading,
+        Reading,
+        Preparing,
+        Prefill,
+        DecodingStarted,
+        Delta,
+        Looked,
+        Standing,
+        Finished,
+        Failed,
+    )
 }
 
 
 def to_line(message: dict[str, Any]) -> bytes:
-    """One message as one line; lone surrogates and line breaks inside texts do not get out."""
-    return to_json(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    """One message as one line; lone surrogates and line breaks inside texts do not get out. Bytes under
+    `data` follow the line as they are, and stand in it by their number.
+    """
+    data = message.get("data", b"")
+    if data:
+        message = {**message, "data": len(data)}
+    return to_json(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n" + data
 
 
 def from_line(line: bytes) -> dict[str, Any]:
@@ -49,6 +68,17 @@ def from_line(line: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise ValueError(f"not a message: {line[:80]!r}")
     return message
+
+
+def messages(stream: BinaryIO) -> Iterator[dict[str, Any]]:
+    """What `to_line` made, as it comes, until the stream ends or a message is cut off."""
+    for line in stream:
+        message = from_line(line)
+        if size := message.get("data"):
+            message["data"] = stream.read(size)
+            if len(message["data"]) < size:
+                return
+        yield message
 
 
 def pack(event: Event) -> dict[str, Any]:
@@ -64,6 +94,7 @@ def unpack(values: dict[str, Any]) -> Event:
         values["stats"] = unpack_stats(values["stats"])
     if kind is Delta:
         values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
+        values["rounds"] = tuple(_round(one) for one in values["rounds"])
     if kind is Standing:
         for name in ("before", "telling", "after"):
             values[name] = tuple(Piece(**piece) for piece in values[name])
@@ -73,8 +104,14 @@ def unpack(values: dict[str, Any]) -> Event:
     if kind is Finished:
         for name in ("token_ids", "decoded", "sources", "notes"):
             values[name] = tuple(values[name])
+        values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
         values["stands"] = tuple(Stand(**one) for one in values["stands"])
     return kind(**values)
+
+
+def _round(values: dict[str, Any]) -> RoundStats:
+    levels = {name: Acceptance(**values[name]) for name in ("acceptance_draft", "acceptance_retrieval")}
+    return RoundStats(**{**values, **levels})
 
 
 def unpack_looked(values: dict[str, Any]) -> Looked:

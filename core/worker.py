@@ -27,8 +27,9 @@ from core.config import Settings
 from core.documents.document import Document
 from core.errors import DeviceLost, DiscreetFormatter, UserError, log_what_nobody_caught
 from core.events import Event, Failed, Loading
+from core.text.packing import from_json
 from core.text.words import translated as _
-from core.wire import CARD_LOST, from_line, pack, to_line, unpack_ask
+from core.wire import CARD_LOST, messages, pack, to_line, unpack_ask
 
 if TYPE_CHECKING:
     from core.conversation.session import Session
@@ -75,8 +76,8 @@ class Worker:
 
     def _listen(self) -> None:
         try:
-            for line in self._commands:
-                self._hear(from_line(line))
+            for message in messages(self._commands):
+                self._hear(message)
         # the app is gone, or says what we do not understand: nothing to stay for
         finally:
             self._leave()
@@ -114,7 +115,7 @@ class Worker:
 
     def _take_book(self, message: dict[str, Any]) -> None:
         # the newest only: books are large
-        self._books = {message["book_id"]: Document.from_json(message["book"])}
+        self._books = {message["book_id"]: Document.from_json(from_json(message["data"]))}
 
     def _take_ask(self, message: dict[str, Any]) -> None:
         # bound to its book now: by the time it is answered another book may have come

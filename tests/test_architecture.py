@@ -103,7 +103,7 @@ def test_only_the_app_imports_gradio():
         (
             "core.documents",
             ("core.model", "core.cache", "core.backend", "core.decoding", "core.engine", "core.text"),
-            ("core.text.words",),
+            ("core.text.words", "core.text.packing"),
         ),
         (
             "core.engine",

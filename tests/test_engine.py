@@ -46,7 +46,7 @@ def test_second_prompt_feeds_only_what_is_new(tiny: Engine, mode: str):
     assert events[-1].stats.reused_tokens >= len(PROMPT) + len(answer) - 1
     assert (
         context.ids
-        == [*following, *(t for e in events[:-1] if not isinstance(e, Prefill) for t in e.tokens)][
+        == [*following, *(t for e in events[:-1] if isinstance(e, Round) for t in e.tokens)][
             : len(context.ids)
         ]
     )
@@ -227,7 +227,7 @@ def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
     events = tiny.generate(context, PROMPT, GREEDY)
     emitted: list[int] = []
     for event in events:
-        if not isinstance(event, Prefill):
+        if isinstance(event, Round):
             emitted.extend(event.tokens)
             if len(emitted) > 5:
                 break

@@ -18,8 +18,8 @@ from core.cache.full import FullKVCache
 from core.config import MODES, Settings
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
-from core.engine import Done, Engine
-from core.events import Prefill
+from core.decoding.decoder import Round
+from core.engine import Engine
 from core.hardware.cpu import cpu_flags
 from core.model.gguf.folder import opened
 from core.model.llama import LlamaModel
@@ -78,9 +78,7 @@ def answers(machine, ids: list[int], tokens: int) -> dict[str, list[int]]:
     for mode in MODES:
         params = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens, mode=mode)
         events = machine.generate(machine.new_context(machine.context_tokens), ids, params)
-        found[mode] = [
-            token for event in events if not isinstance(event, (Prefill, Done)) for token in event.tokens
-        ]
+        found[mode] = [token for event in events if isinstance(event, Round) for token in event.tokens]
     return found
 
 
@@ -194,9 +192,7 @@ def test_tokens_follow_the_law_of_the_quantised_model(target, mode, where, kv, f
     while sum(map(len, written)) < 250:
         params = Params(temperature=WARM, top_p=1.0, max_new_tokens=125, mode=mode, seed=len(written))
         events = machine.generate(machine.new_context(448), PROMPT, params)
-        written.append(
-            [token for one in events if not isinstance(one, (Prefill, Done)) for token in one.tokens]
-        )
+        written.append([token for one in events if isinstance(one, Round) for token in one.tokens])
     logits, tokens = torch.cat([target.logits(one, KV[kv]) for one in written]), sum(written, [])
     assert deviation(logits, tokens, WARM) < MOST_DEVIATION
     # the measure is worth something: these tokens are not of a colder law, nor of a warmer one
@@ -214,7 +210,7 @@ def test_sampling_repeats_with_its_seed_in_bfloat16(tmp_path):
 
     def said(given: Params) -> list[int]:
         events = machine.generate(machine.new_context(machine.context_tokens), ids, given)
-        return [token for one in events if not isinstance(one, (Prefill, Done)) for token in one.tokens]
+        return [token for one in events if isinstance(one, Round) for token in one.tokens]
 
     first = said(params)
     assert len(first) == 12 and said(params) == first

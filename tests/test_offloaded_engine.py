@@ -12,8 +12,7 @@ import torch
 from core.ask import Params
 from core.cache.full import FullKVCache
 from core.config import MODES
-from core.engine import Done
-from core.events import Prefill
+from core.decoding.decoder import Round
 from core.model.llama import LlamaModel
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.late_cache import LateBackend
@@ -96,7 +95,7 @@ def test_rounds_say_what_crossed_the_bus(model: LlamaModel):
     events = list(
         tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="autoregressive", max_new_tokens=6))
     )
-    moved = [event.bytes_moved for event in events if not isinstance(event, (Prefill, Done))]
+    moved = [event.bytes_moved for event in events if isinstance(event, Round)]
     row_bytes = 2 * 2 * 8 * 4
     assert moved == [(len(PROMPT) - 1 + i) * row_bytes for i in range(6)]
     assert events[-1].stats.bytes_moved == sum(moved)
@@ -108,7 +107,7 @@ def test_drafts_come_from_the_first_round_on(model: LlamaModel):
     rounds = [
         event
         for event in tiny.generate(tiny.new_context(400), PROMPT, replace(GREEDY, mode="retrieval"))
-        if not isinstance(event, (Prefill, Done))
+        if isinstance(event, Round)
     ]
     assert rounds[0].acceptance_retrieval.evaluated > 0
 
@@ -121,8 +120,6 @@ def test_without_a_prefill_the_first_round_looks_around(model: LlamaModel):
     )
     context = tiny.new_context(400)
     first, _ = run(tiny, context, PROMPT, params)
-    rounds = [
-        event for event in tiny.generate(context, PROMPT, params) if not isinstance(event, (Prefill, Done))
-    ]
+    rounds = [event for event in tiny.generate(context, PROMPT, params) if isinstance(event, Round)]
     assert [event.acceptance_retrieval.evaluated > 0 for event in rounds][:2] == [False, True]
     assert [token for event in rounds for token in event.tokens] == first

@@ -15,6 +15,7 @@ import torch
 from core.ask import Params
 from core.config import MODES
 from core.decoding.context import Context
+from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.events import Prefill
 from tests.support.reopening import reopened
@@ -38,7 +39,7 @@ def ask(
     context = context or made.new_context(1800)
     context.belongs_to("book", len(BOOK))
     events = list(made.generate(context, ids or [*BOOK, *QUESTION], params, should_stop=should_stop))
-    tokens = [token for event in events if not isinstance(event, (Prefill, Done)) for token in event.tokens]
+    tokens = [token for event in events if isinstance(event, Round) for token in event.tokens]
     return tokens, [event for event in events if isinstance(event, Prefill)], events[-1], context
 
 

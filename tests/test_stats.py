@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.events import Acceptance, Stats
-from core.stats import StatsRecorder, combined, thinned
+from core.events import Acceptance, DecodingStarted, Delta, Piece, Reading, RoundStats, Stats
+from core.stats import AnswerStats, StatsRecorder, combined, thinned
 
 
 def recorder() -> StatsRecorder:
-    return StatsRecorder(
-        mode="triforce", model="tiny", context_total=1_000, prompt_tokens=100, reused_tokens=40
-    )
+    return StatsRecorder(DecodingStarted("triforce", "tiny", 1_000, 100, 40))
 
 
 def test_nothing_yet_is_zero_not_an_error():
@@ -33,10 +31,10 @@ def test_one_answer_of_three_rounds():
     """TBT of a token is its round's time over its tokens; the first round belongs to TTFT."""
     counted = recorder()
     counted.prefilled(2.0)
-    counted.round(1, 0.5, Acceptance(), Acceptance())
-    counted.round(4, 0.4, Acceptance(2, 3), Acceptance(3, 3), bytes_moved=10)
-    counted.round(1, 0.3, Acceptance(0, 1), Acceptance(0, 1), bytes_moved=5)
-    stats = counted.stats(peak_memory_bytes=7)
+    counted.round(RoundStats(1, 0.5))
+    counted.round(RoundStats(4, 0.4, Acceptance(2, 3), Acceptance(3, 3), bytes_moved=10))
+    counted.round(RoundStats(1, 0.3, Acceptance(0, 1), Acceptance(0, 1), bytes_moved=5, peak_memory_bytes=7))
+    stats = counted.stats()
     assert stats.ttft_s == 2.5 and stats.prefill_s == 2.0
     assert stats.new_tokens == 6 and stats.rounds == 3 and stats.tokens_per_round == 2.0
     assert stats.tbt_mean_ms == pytest.approx(1e3 * 0.7 / 5)
@@ -53,7 +51,7 @@ def test_the_series_covers_the_whole_answer_at_its_length():
     """A long answer must not make every update longer."""
     counted = recorder()
     for index in range(400):
-        counted.round(1, index / 1e3, Acceptance(), Acceptance(1, 1))
+        counted.round(RoundStats(1, index / 1e3, Acceptance(), Acceptance(1, 1)))
     series = counted.stats().tbt_series_ms
     assert len(series) == 200 and series[0] == 0.5 and series[-1] == 398.5
     assert thinned([1.0, 3.0, 8.0], most=2) == (2.0, 8.0) and thinned([], most=2) == ()
@@ -62,7 +60,7 @@ def test_the_series_covers_the_whole_answer_at_its_length():
 def test_rounds_are_counted_by_the_tokens_they_brought():
     counted = recorder()
     for tokens in (1, 3, 3, 1, 1):
-        counted.round(tokens, 0.1, Acceptance(), Acceptance())
+        counted.round(RoundStats(tokens, 0.1))
     assert counted.stats().round_sizes == (3, 0, 2)
     assert recorder().stats().round_sizes == ()
 
@@ -70,9 +68,9 @@ def test_rounds_are_counted_by_the_tokens_they_brought():
 def test_several_stretches_are_one_answer_in_every_figure():
     """The panel showed the last stretch of a summary alone."""
     one, other = recorder(), recorder()
-    one.round(2, 0.5, Acceptance(1, 2), Acceptance(1, 1))
-    other.round(1, 0.1, Acceptance(0, 1), Acceptance(0, 1))
-    other.round(3, 0.3, Acceptance(1, 1), Acceptance(3, 3))
+    one.round(RoundStats(2, 0.5, Acceptance(1, 2), Acceptance(1, 1)))
+    other.round(RoundStats(1, 0.1, Acceptance(0, 1), Acceptance(0, 1)))
+    other.round(RoundStats(3, 0.3, Acceptance(1, 1), Acceptance(3, 3)))
     whole = combined([one.stats(), Stats(model="known before"), other.stats()])
     assert (whole.new_tokens, whole.rounds, whole.round_sizes) == (6, 3, (1, 1, 1))
     assert whole.tbt_series_ms == (250.0, 100.0, 100.0) and len(whole.acceptance_series) == 3
@@ -84,8 +82,37 @@ def test_rounds_without_proposals_time_plain_decoding():
     """The first round is no measure: it waits for the prompt's end."""
     made = recorder()
     for seconds, proposed in ((9.0, 0), (0.02, 0), (0.05, 3), (0.04, 0)):
-        made.round(1, seconds, Acceptance(), Acceptance(0, proposed))
+        made.round(RoundStats(1, seconds, Acceptance(), Acceptance(0, proposed)))
     stats = made.stats()
     assert (stats.plain_rounds, stats.plain_tbt_ms) == (2, pytest.approx(30.0))
     both = combined([replace(stats, new_tokens=4), replace(stats, plain_rounds=1, plain_tbt_ms=60.0)])
     assert (both.plain_rounds, both.plain_tbt_ms) == (3, pytest.approx(40.0))
+
+
+def test_who_shows_an_answer_counts_what_the_engine_counted():
+    """The panel counts, the end brings the engine's totals: they must not differ."""
+    engine, shown = recorder(), AnswerStats()
+    assert shown.stats() is None
+    engine.prefilled(2.0)
+    shown.take(engine.started)
+    rounds = [
+        RoundStats(1 + at % 4, 0.1 + at / 100, Acceptance(1, 2), Acceptance(at % 3, 3)) for at in range(9)
+    ]
+    for one in rounds:
+        engine.round(one)
+    for start, end in ((0, 1), (1, 4), (4, 9)):  # a round whose text waits comes with the next
+        shown.take(Delta((Piece("x", "draft"),), tuple(rounds[start:end])))
+    assert shown.stats() == engine.stats()
+
+
+def test_stretches_of_one_answer_are_added_up_by_who_shows_it():
+    """The panel showed the last stretch of a summary alone."""
+    shown, one, other = AnswerStats(), recorder(), recorder()
+    one.round(RoundStats(2, 0.5, Acceptance(1, 2), Acceptance(1, 1)))
+    other.round(RoundStats(3, 0.1, Acceptance(0, 1), Acceptance(2, 3)))
+    for counted, rounds in ((one, RoundStats(2, 0.5, Acceptance(1, 2), Acceptance(1, 1))), (other, None)):
+        shown.take(Reading(1, 2, "One", "part summary"))
+        shown.take(counted.started)
+        shown.take(Delta((Piece("there at once", ""),)))
+        shown.take(Delta((), (rounds or RoundStats(3, 0.1, Acceptance(0, 1), Acceptance(2, 3)),)))
+    assert shown.stats() == combined([one.stats(), other.stats()])

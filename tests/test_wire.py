@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import asdict
 
 from core.events import Acceptance, Stats, Verified
-from core.wire import unpack_stats
+from core.wire import messages, to_line, unpack_stats
 
 STATS = Stats(
     mode="triforce",
@@ -32,3 +33,11 @@ def test_figures_of_another_version_open():
     assert unpack_stats(stored) == Stats(new_tokens=42, acceptance_draft=Acceptance(30, 40))
     assert unpack_stats({"verified": {"tokens": 128}}) == Stats()
     assert unpack_stats({}) == Stats()
+
+
+def test_bytes_follow_their_message_as_they_are_and_a_torn_end_is_no_message():
+    """A book may hold whatever it likes: line breaks, and what looks like a message."""
+    data = b'{"do": "stop"}\n\xff\x00' * 20_000  # more than any pipe holds
+    sent = to_line({"do": "book", "data": data}) + to_line({"do": "stop", "id": 1})
+    assert list(messages(io.BytesIO(sent))) == [{"do": "book", "data": data}, {"do": "stop", "id": 1}]
+    assert list(messages(io.BytesIO(sent[: len(data)]))) == []

@@ -18,6 +18,7 @@ from core.ask import Ask, Exchange
 from core.documents.document import Document, Section
 from core.events import (
     Acceptance,
+    DecodingStarted,
     Delta,
     Failed,
     Finished,
@@ -26,6 +27,7 @@ from core.events import (
     Piece,
     Prefill,
     Reading,
+    RoundStats,
     Stats,
     Verified,
 )
@@ -113,7 +115,10 @@ def test_events_survive_the_wire():
         Reading(1, 2, "A", "part summary"),
         Prefill(1, 2, 0.5, None),
         Failed("no", fatal=True),
-        Delta((Piece("é\n\u2028🙂", "draft"),), Stats()),
+        DecodingStarted("triforce", "m", 9, 5, 4, 1, 0.5, None),
+        Delta(
+            (Piece("é\n\u2028🙂", "draft"),), (RoundStats(3, 0.1, Acceptance(1, 2), Acceptance(2, 3), 4, 5),)
+        ),
         Looked(None, ((5, 0.5), (0, 0.25))),
         Looked(3, ()),
         Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]}),
@@ -144,10 +149,10 @@ def test_a_question_is_bound_to_its_book_when_it_is_heard():
     try:
         pipe.load()
         other = replace(BOOK, sha256="C", title="C")
-        pipe.send(do="book", book_id="B", book=BOOK.to_json())
+        pipe.send(do="book", book_id="B", data=BOOK.packed)
         pipe.ask(2, "one", BOOK)
         pipe.ask(3, "two", BOOK)
-        pipe.send(do="book", book_id="C", book=other.to_json())
+        pipe.send(do="book", book_id="C", data=other.packed)
         assert pipe.answer(2).reason == "stop"
         assert "You asked 'two'." in getattr(pipe.answer(3), "text", "")
     finally:
@@ -295,7 +300,7 @@ def stored_in(told: Path, *, seconds: float) -> Iterator[Pipe]:
     pipe = Pipe(SCRIPT_SAVE=str(told), SCRIPT_SAVE_S=str(seconds))
     try:
         pipe.load()
-        pipe.send(do="book", book_id="B", book=BOOK.to_json())
+        pipe.send(do="book", book_id="B", data=BOOK.packed)
         pipe.ask(2, "one", BOOK)
         pipe.answer(2)
         yield pipe

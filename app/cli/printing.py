@@ -13,6 +13,7 @@ from app.cli.terminal import status, tell
 from app.engine.client import Runtime
 from core.errors import UserError
 from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing, Reading, Standing, Stats
+from core.stats import AnswerStats
 from core.text.words import duration
 from core.text.words import translated as _
 
@@ -27,6 +28,7 @@ class Stream:
         self._held: list[str] | None = None
         self._told = ""  # where it is told in the place of what stands there: what was written of it
         self._settles = False  # a part of it begins: what stands before it stays
+        self._figures = AnswerStats()
 
     def show(self, events: Iterator[Event]) -> Finished:
         """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is
@@ -57,6 +59,7 @@ class Stream:
         return event
 
     def _one(self, event: Event) -> None:
+        self._figures.take(event)
         if isinstance(event, Loading):
             status(event.stage, event.fraction)
         elif isinstance(event, Reading):
@@ -84,7 +87,8 @@ class Stream:
 
     def _hold(self, event: Delta) -> None:
         self._held.append(event.text)
-        status(_("Writing: {count} tokens").format(count=event.stats.new_tokens))
+        if stats := self._figures.stats():
+            status(_("Writing: {count} tokens").format(count=stats.new_tokens))
 
     def _release(self) -> None:
         held, self._held = self._held, None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sqlite3
 import threading
 import time
@@ -14,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from app.desk.pacing import Pacer, cut
+from app.desk.pacing import Pacer
 from app.errors import in_words
-from app.render.levels import Heard
 from app.store.history import History
 from app.store.turns import Turn
 from core.events import (
@@ -34,12 +34,13 @@ from core.events import (
     Standing,
     Stats,
 )
-from core.stats import combined
+from core.stats import AnswerStats
 from core.text.words import Message
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 SAVE_EVERY_S = 1.0
+COUNT_EVERY_S = 0.25  # the panel is drawn as often
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,7 @@ class Job:
         # of the answer, before what is being written now
         self._standing: tuple[Piece, ...] = ()
         self._saved_at = clock()
-        self._stretches: list[Stats] = []  # of what was written before what is being written now
-        self._stretch: Stats | None = None
-        self._heard = Heard()
+        self._figures, self._counted_at = AnswerStats(), -math.inf
         # what of an earlier answer must not be lost
         self._stands = instead_of.text if instead_of else ""
         if instead_of is None:
@@ -185,6 +184,7 @@ class Job:
             self._end(Failed(words))
 
     def _take(self, event: Event) -> None:
+        self._figures.take(event)
         if isinstance(event, Loading):
             self._set(phase="loading", loading=event)
         elif isinstance(event, Reading):
@@ -197,16 +197,16 @@ class Job:
             self._stand(event)
         elif isinstance(event, Delta) and self._snapshot.standing:
             now = self._snapshot.standing
-            self._stand(replace(now, telling=_joined(now.telling, event.pieces)), stats=self._figures(event))
+            self._stand(replace(now, telling=_joined(now.telling, event.pieces)), stats=self._counted())
             self._save_sometimes()
         elif isinstance(event, Delta):
-            pieces = _joined(self._snapshot.pieces, self._levelled(event.pieces))
+            pieces = _joined(self._snapshot.pieces, event.pieces)
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
-            self._set(phase="streaming", pieces=pieces, stats=self._figures(event))
+            self._set(phase="streaming", pieces=pieces, stats=self._counted())
             self._save_sometimes()
         elif isinstance(event, Looked):
             self._set(looked=(*self._snapshot.looked, event))
-        else:
+        elif isinstance(event, (Finished, Failed)):
             self._end(event)
 
     def _stand(self, now: Standing, **changes: object) -> None:
@@ -217,23 +217,12 @@ class Job:
         phase = "streaming" if now.telling else self._snapshot.phase
         self._set(phase=phase, standing=now, pieces=pieces, **changes)
 
-    def _levelled(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-        """What comes all at once is made of sentences that were decoded before: these have levels."""
-        if any(piece.level for piece in pieces):
-            self._heard.hear(pieces)
-            return pieces
-        return tuple(one for piece in pieces for one in self._coloured(piece))
-
-    def _coloured(self, piece: Piece) -> tuple[Piece, ...]:
-        return (piece,) if isinstance(piece.text, Message) else tuple(self._heard.coloured(piece.text))
-
-    def _figures(self, event: Delta) -> Stats | None:
-        """Those of all stretches so far. A text that is there at once brings none of its own."""
-        decoded = any(piece.level for piece in event.pieces)
-        if not event.stats.model or not decoded and self._snapshot.stats:
+    def _counted(self) -> Stats | None:
+        """The figures so far, as old as the panel's may be."""
+        if self._clock() - self._counted_at < COUNT_EVERY_S:
             return self._snapshot.stats
-        self._stretch = event.stats
-        return combined([*self._stretches, self._stretch])
+        self._counted_at = self._clock()
+        return self._figures.stats()
 
     def _next_part(self, event: Reading) -> None:
         """What was written about the part before is not the answer; it is kept beside it, unless the same
@@ -242,8 +231,6 @@ class Job:
         The stretches of a summary of the whole follow each other in the answer.
         """
         now = self._snapshot
-        if self._stretch:
-            self._stretches, self._stretch = [*self._stretches, self._stretch], None
         if event.purpose == "telling":  # in the place of what stands there
             self._set(phase="prefill", reading=event, prefill=None, looked=())
             return
@@ -279,7 +266,7 @@ class Job:
                 self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
             self._set(phase="failed", error=event.message, fatal=event.fatal)
             return
-        pieces = _fitted(now.pieces, event.text) or _joined((), self._heard.coloured(event.text))
+        pieces = _joined((), event.pieces or (Piece(event.text, ""),))
         self._save(
             event.text,
             pieces,
@@ -315,14 +302,6 @@ class Job:
         except sqlite3.Error as error:
             said = _("The answer is shown, but it is not stored yet. {reason}")
             self._say(said.format(reason=in_words(error)), "error")
-
-
-def _fitted(pieces: tuple[Piece, ...], text: str) -> tuple[Piece, ...]:
-    """The pieces cut to the final text (a circling answer is cut back); none when they do not match."""
-    streamed = "".join(piece.text for piece in pieces)
-    if streamed.startswith(text):
-        return cut(pieces, len(text))
-    return pieces if streamed.strip() == text.strip() else ()
 
 
 def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:

@@ -13,6 +13,7 @@ from app.errors import guarded
 from app.store.turns import Turn, answered_until, asked_again, exchanges, instructed, within
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
+from core.stats import AnswerStats
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -97,11 +98,13 @@ class Comparing:
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
             drawn=answer.extra.get("drawn") or {},
         )
+        figures = AnswerStats()
         for event in desk.engine.ask(ask):
-            if isinstance(event, Delta):
-                self.tokens = event.stats.new_tokens
+            figures.take(event)
+            if isinstance(event, Delta) and (stats := figures.stats()):
+                self.tokens = stats.new_tokens
                 more = len(ask.compare) - self.tokens
-                self.left_s = more * event.stats.tbt_mean_ms / 1e3 if more > 0 else None
+                self.left_s = more * stats.tbt_mean_ms / 1e3 if more > 0 and stats.tbt_mean_ms else None
                 desk.change()
             elif isinstance(event, Failed):
                 desk.say(event.message)

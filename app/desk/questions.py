@@ -17,6 +17,7 @@ from core.ask import Ask, Exchange
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing
+from core.stats import AnswerStats
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -204,7 +205,9 @@ class Asking:
         )
         stage = _("Telling in short what was said so far")
         yield Loading(stage)
+        figures = AnswerStats()
         for event in engine.ask(wish):
+            figures.take(event)
             if isinstance(event, Failed) or isinstance(event, Finished) and event.reason == "user":
                 yield event
                 return
@@ -214,9 +217,10 @@ class Asking:
                 yield Loading(stage, event.done_tokens / event.total_tokens, event.eta_s)
             elif isinstance(event, Preparing):
                 yield Loading(_("Preparing memory"), event.done_bytes / event.total_bytes, event.eta_s)
-            elif isinstance(event, Delta):
-                more = max(0, RETOLD_TOKENS - event.stats.new_tokens)
-                yield Loading(stage, 1 - more / RETOLD_TOKENS, more * event.stats.tbt_mean_ms / 1e3)
+            elif isinstance(event, Delta) and (stats := figures.stats()):
+                more = max(0, RETOLD_TOKENS - stats.new_tokens)
+                left_s = more * stats.tbt_mean_ms / 1e3 if stats.tbt_mean_ms else None  # after one round
+                yield Loading(stage, 1 - more / RETOLD_TOKENS, left_s)
         self._desk.history.leave_out(ask.conversation_id, number, since, told)
         first = (Exchange(retelling(), told),) if told else ()
         yield from engine.ask(replace(ask, history=first + ask.history))

@@ -227,7 +227,7 @@ class Runtime(Supervisor):
 
     def _hand_over(self, book: Document) -> None:
         if self._known_book != book.sha256:
-            self._send({"do": "book", "book_id": book.sha256, "book": book.to_json()})
+            self._send({"do": "book", "book_id": book.sha256, "data": book.packed})
             self._known_book = book.sha256
 
     def _done_answering(self, number: int) -> None:

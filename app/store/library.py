@@ -103,7 +103,7 @@ class Library:
         self.unmark_forgotten(document.sha256)
         with self._lock:
             self._remember(document)
-        _write(folder / "book.json", document.to_json())
+        write_whole(folder / "book.json", document.packed)
         if cover:
             write_whole(folder / _COVER, cover)
         return self._write_entry(document)
@@ -116,9 +116,7 @@ class Library:
             if (self._folder(book_id) / _FORGOTTEN).exists():
                 raise KeyError(book_id)
             try:
-                document = Document.from_json(
-                    from_json((self._folder(book_id) / "book.json").read_text(encoding="utf-8"))
-                )
+                document = Document.unpacked((self._folder(book_id) / "book.json").read_bytes())
             except (OSError, ValueError, TypeError) as error:
                 raise KeyError(book_id) from error
             self._remember(document)

@@ -19,11 +19,11 @@ from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding import forced
+from core.decoding.decoder import Round
 from core.decoding.drafters import next_logits
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Done
-from core.events import Prefill
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
 
@@ -93,7 +93,7 @@ def answers(
             for event in engine.generate(context, ids, params):
                 if isinstance(event, Done):
                     stats = event.stats
-                elif not isinstance(event, Prefill):
+                elif isinstance(event, Round):
                     said += event.tokens
             found.append(
                 {

@@ -26,8 +26,9 @@ from pathlib import Path
 import psutil
 
 REPO = Path(__file__).resolve().parents[2]
-from core.events import Acceptance, Delta, Event, Finished, Piece, Stats
-from core.wire import from_line, pack, to_line
+from core.events import Acceptance, DecodingStarted, Delta, Event, Finished, Piece, RoundStats
+from core.stats import StatsRecorder
+from core.wire import messages, pack, to_line
 
 PROGRAM = (sys.executable, "-m", "benchmarks.speed.idle")
 TOKENS_PER_S = 20
@@ -168,8 +169,7 @@ def store(name: str, shares: dict[str, float], seconds: float) -> None:
 def work() -> None:
     """Answer the app's commands from stdin until it closes."""
     stopped = threading.Event()
-    for line in sys.stdin.buffer:
-        message = from_line(line)
+    for message in messages(sys.stdin.buffer):
         number = message.get("id")
         if message["do"] == "load":
             plan = {"model": "script", "device": "cpu", "notes": [], "budget": []}
@@ -192,43 +192,21 @@ def work() -> None:
 
 def answer(number: int, ahead: int, stopped: threading.Event) -> None:
     """Write `ahead` words at once, then one round after the other until stopped."""
-    told: list[str] = []
-    series: tuple[float, ...] = ()
+    told, counted = [], StatsRecorder(DecodingStarted("triforce", "script", 32768, 20000, 0))
+    event(number, counted.started)
     due = time.monotonic()
     while not stopped.is_set():
         words = [word(len(told) + at) for at in range(ROUND_TOKENS if told or not ahead else ahead)]
         told += words
-        series = (*series, 50 + len(told) % 7 / 3)[-300:]
         levels = ("draft", "draft", "retrieval", "target")
         pieces = tuple(Piece(text, levels[at % len(levels)]) for at, text in enumerate(words))
-        event(number, Delta(pieces, stats(len(told), series)))
+        accepted = Acceptance(len(words) * 3 // 4, len(words))
+        one = RoundStats(len(words), len(words) / TOKENS_PER_S, accepted, accepted)
+        counted.round(one)
+        event(number, Delta(pieces, (one,)))
         due += ROUND_TOKENS / TOKENS_PER_S
         stopped.wait(max(0.0, due - time.monotonic()))
-    event(number, Finished("user", "".join(told), stats(len(told), series)))
-
-
-def stats(tokens: int, series: tuple[float, ...]) -> Stats:
-    """As many figures as a real answer has."""
-    accepted = Acceptance(tokens * 3 // 4, tokens)
-    return Stats(
-        mode="triforce",
-        model="script",
-        prompt_tokens=20000,
-        new_tokens=tokens,
-        rounds=tokens // ROUND_TOKENS,
-        tokens_per_round=ROUND_TOKENS,
-        tokens_per_s=TOKENS_PER_S,
-        tbt_last_ms=series[-1],
-        tbt_p50_ms=50.0,
-        tbt_p95_ms=52.0,
-        tbt_mean_ms=51.0,
-        acceptance_draft=accepted,
-        acceptance_retrieval=accepted,
-        context_used=20000 + tokens,
-        context_total=32768,
-        tbt_series_ms=series,
-        acceptance_series=tuple(0.7 + value % 3 / 10 for value in series),
-    )
+    event(number, Finished("user", "".join(told), counted.stats()))
 
 
 def word(index: int) -> str:

@@ -9,7 +9,7 @@ from core.ask import Params
 from core.conversation.attention_tracker import Looker
 from core.decoding.context import Context
 from core.engine import Done, Engine
-from core.events import Delta, Looked, Piece, Prefill, Preparing, Stats
+from core.events import DecodingStarted, Delta, Looked, Piece, Prefill, Preparing, RoundStats, Stats
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
 from core.text.stopping import StopStrings
@@ -22,11 +22,16 @@ class Answer:
     """
 
     reason: str
-    text: str
+    pieces: tuple[Piece, ...]
     token_ids: tuple[int, ...]
     stats: Stats
     # what had to be left out for it, or went otherwise than planned
     notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The pieces' text joined."""
+        return "".join(piece.text for piece in self.pieces)
 
 
 def answer(
@@ -38,13 +43,13 @@ def answer(
     decode: Callable[[Sequence[int]], str],
     should_stop: Callable[[], bool],
     looker: Looker | None = None,
-) -> Generator[Preparing | Prefill | Delta | Looked, None, Answer]:
+) -> Generator[Preparing | Prefill | DecodingStarted | Delta | Looked, None, Answer]:
     """Generate after `ids`, yielding progress and text, and return the whole answer. `looker`: after each
     sentence it is told where the model looked.
     """
     stops = StopStrings(params.stop, decode)
     scribe = _Scribe(decode, engine.eos_ids, stops)
-    circling = False
+    circling, rounds = False, list[RoundStats]()
     events = engine.generate(context, ids, params, should_stop=lambda: circling or should_stop(), ends=stops)
     for event in events:
         if isinstance(event, Done):
@@ -53,16 +58,18 @@ def answer(
                 return replace(kept, notes=event.notes)
             rest = scribe.flush()
             if rest:
-                yield Delta(rest, event.stats)
+                yield Delta(rest, tuple(rounds))
             if looker and scribe.tokens and context.cache is not None:
                 yield from looker.look(scribe.text, scribe.ends, whole=True)
             return replace(scribe.answer(event.reason, event.stats), notes=event.notes)
-        if isinstance(event, (Preparing, Prefill)):
+        if isinstance(event, (Preparing, Prefill, DecodingStarted)):
             yield event
             continue
         pieces = scribe.write(event.tokens, event.levels)
+        rounds.append(event.stats)
         if pieces:
-            yield Delta(pieces, event.stats)
+            yield Delta(pieces, tuple(rounds))
+            rounds.clear()
             if looker:
                 yield from looker.look(scribe.text, scribe.ends)
         circling = circles(scribe.tokens)
@@ -80,8 +87,10 @@ class _Scribe:
         self._decode, self._eos_ids, self._stops = decode, eos_ids, stops
         self._detokenizer = Detokenizer(decode)
         self.tokens: list[int] = []
+        self._levels: list[str] = []  # of each token
         self.ends: list[int] = []  # characters there were after each token, shown or waiting
-        self.text = ""  # what was shown
+        self.text = ""  # what was shown, and in pieces
+        self._pieces: list[Piece] = []
         self._waiting: list[Piece] = []
 
     def write(self, tokens: Sequence[int], levels: Sequence[str]) -> tuple[Piece, ...]:
@@ -89,6 +98,7 @@ class _Scribe:
         for token, level in zip(tokens, levels, strict=True):
             if token not in self._eos_ids:
                 self.tokens.append(token)
+                self._levels.append(level)
                 text = self._detokenizer.feed(token)
                 self._waiting.append(Piece(text, level))
                 self.ends.append((self.ends[-1] if self.ends else 0) + len(text))
@@ -103,11 +113,12 @@ class _Scribe:
         """The answer so far, or its first `keep` tokens."""
         if keep is None:
             end = self._stops.kept
-            return Answer(
-                reason, self.text, tuple(self.tokens if end is None else self.tokens[: end[1]]), stats
-            )
+            tokens = self.tokens if end is None else self.tokens[: end[1]]
+            return Answer(reason, tuple(self._pieces), tuple(tokens), stats)
         tokens, detokenizer = self.tokens[:keep], Detokenizer(self._decode)
-        return Answer(reason, "".join(map(detokenizer.feed, tokens)), tuple(tokens), stats)
+        levelled = zip(tokens, self._levels[:keep], strict=True)
+        pieces = tuple(Piece(detokenizer.feed(token), level) for token, level in levelled)
+        return Answer(reason, pieces, tuple(tokens), stats)
 
     def _show(self, settled: Callable[[str], int]) -> tuple[Piece, ...]:
         """As many characters of what waits as `settled` says, one piece per run of the same level; nothing
@@ -130,4 +141,5 @@ class _Scribe:
             self._waiting[:1] = rest
             length -= len(text)
         self.text += "".join(piece.text for piece in shown)
+        self._pieces += shown
         return tuple(shown)

@@ -15,6 +15,7 @@ from core.documents.document import Document
 from core.evidence.choosing import best_sentences, choose
 from core.evidence.passages import sentences
 from core.evidence.support import Evidence
+from core.text.levelled import LevelledText
 from core.text.ranking import Ranking, terms
 
 _INSTEAD_WORDS = 150  # of own sentences, from which those are taken that stand in for others
@@ -33,18 +34,18 @@ class Stretch:
         self._book, self._evidence, self._within = book, evidence, within
         self._lines = tuple(lines)
 
-    def supported(self, told: str, least: float) -> tuple[Line, ...]:
+    def supported(self, told: LevelledText, least: float) -> tuple[Line, ...]:
         """The sentences of `told` that the stretch bears out with a score of `least`
         (core.evidence.support), in their order; in place of each other one, a sentence that stands in the
         book, or nothing where none is left.
         """
         lines: list[Line] = []
-        for mark in self._evidence.marks_within(told, self._within, agrees=least):
-            sentence = " ".join(told[mark.start : mark.end].split())
-            if mark.place is not None and ENDED.search(sentence):
-                line = Line(sentence, *mark.place)
+        for mark in self._evidence.marks_within(told.text, self._within, agrees=least):
+            sentence = told[mark.start : mark.end].on_one_line()
+            if mark.place is not None and ENDED.search(sentence.text):
+                line = Line(sentence.text, *mark.place, pieces=sentence.pieces)
             else:
-                line = self._instead(sentence, lines)
+                line = self._instead(sentence.text, lines)
             if line is not None and not repeats(line, lines):
                 lines.append(line)
         return tuple(lines)

@@ -4,14 +4,16 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
 
 from core.conversation.grounding import Stretch, repeats
 from core.conversation.naming import in_first_person, named, points_back
 from core.conversation.part_summaries import Line
-from core.conversation.standing import Slot, Summary, cut, joined
+from core.conversation.standing import Slot, Summary
 from core.events import Piece
 from core.evidence.passages import sentences
+from core.text.levelled import LevelledText
 
 
 class Hearing:
@@ -21,35 +23,31 @@ class Hearing:
         self._stretch, self._least, self._summary, self._slot = stretch, least, summary, slot
         self._before: list[str] = []  # the sentences that were told, whatever became of them
         self._stands = False  # whether the last of them does
-        self.rest: list[Piece] = []  # of the sentence that has not ended
+        self.rest = LevelledText()  # of the sentence that has not ended
 
     def hear(self, pieces: Sequence[Piece]) -> bool:
         """Whether a sentence has ended with these pieces: it has when another begins."""
-        self.rest += pieces
-        text, ended = "".join(piece.text for piece in self.rest), False
-        while len(spans := sentences(text, 0, len(text))) > 1:
+        self.rest += LevelledText.of(pieces)
+        ended = False
+        while len(spans := sentences(self.rest.text, 0, len(self.rest.text))) > 1:
             self._judge(*spans[0])
-            self.rest = list(cut(self.rest, spans[1][0]))
-            text, ended = text[spans[1][0] :], True
+            self.rest, ended = self.rest[spans[1][0] :], True
         return ended
 
     def end(self) -> None:
         """The last sentence, where it is complete."""
-        text = "".join(piece.text for piece in self.rest)
-        for start, end in sentences(text, 0, len(text)):
+        for start, end in sentences(self.rest.text, 0, len(self.rest.text)):
             self._judge(start, end)
-        self.rest = []
+        self.rest = LevelledText()
 
     def _judge(self, start: int, end: int) -> None:
-        decoded = [piece for piece in cut(self.rest, start, end) if piece.text]
-        told = " ".join("".join(piece.text for piece in decoded).split())
-        said = self._summary.fitting(self._slot, told)
+        decoded = self.rest[start:end].on_one_line()
+        said = self._summary.fitting(self._slot, decoded.text)
         line = self._line(said) if said else None
-        self._before.append(said or told)
+        self._before.append(said or decoded.text)
         self._stands = line is not None
         if line is not None:
-            self._slot.told.append(line)
-            self._summary.heard[line.text] = joined(_fitted(decoded, line.text))
+            self._slot.told.append(line._replace(pieces=_as_it_stands(decoded, line.text).pieces))
 
     def _line(self, said: str) -> Line | None:
         """The sentence as it may stand: it says whom it means, the book bears it out, it is new."""
@@ -62,11 +60,7 @@ class Hearing:
         return line if line is not None and not line.own and not repeats(line, before) else None
 
 
-def _fitted(decoded: Sequence[Piece], text: str) -> Iterator[Piece]:
+def _as_it_stands(decoded: LevelledText, text: str) -> LevelledText:
     """The levels of a sentence as it stands, which may begin otherwise than what was decoded."""
-    plain, same = "".join(piece.text for piece in decoded), 0
-    while same < min(len(plain), len(text)) and plain[-1 - same] == text[-1 - same]:
-        same += 1
-    if same < len(text):
-        yield Piece(text[: len(text) - same], "")
-    yield from cut(decoded, len(plain) - same)
+    same = len(os.path.commonprefix([decoded.text[::-1], text[::-1]]))
+    return LevelledText.plain(text[: len(text) - same]) + decoded[len(decoded.text) - same :]

@@ -87,19 +87,19 @@ class Overview(Responder):
                 words = _("People are found by name in English books only.")
             yield from self._from_passages.unsaid(run, plan, words)
             return
-        text, stats = "", Stats()
+        told: list[Piece] = []
         for person in found[:_INTRODUCED]:
-            between = (Piece("\n\n", ""),) if text else ()
+            between = (Piece("\n\n", ""),) if told else ()
             pieces = (*between, *_introduced(book, plan.parts, person))
-            yield Delta(pieces, stats)
-            text += "".join(piece.text for piece in pieces)
-        ids = tuple(self._tokenizer.encode(text))
+            yield Delta(pieces)
+            told += pieces
+        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in told)))
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
         said = [_("Counted by name in the text, without the model.")]
         if others := found[_INTRODUCED:][:_NAMED]:
             names = ", ".join(f"{one.name} ({len(one.mentions)})" for one in others)
             said.append(_("Named less often: {names}.").format(names=names))
-        done = Answer("stop", text, ids, stats)
+        done = Answer("stop", tuple(told), ids, Stats())
         yield self._turns.finished(done, plan=plan, sources=[place_name(book, plan.parts)], notes=said)
 
 

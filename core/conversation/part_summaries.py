@@ -10,23 +10,34 @@ import logging
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 from core.documents.word_count import count_words
+from core.events import Piece
 from core.paths import write_whole
 from core.text.circling import distinct_share
+from core.text.levelled import LevelledText
 
 log = logging.getLogger(__name__)
 
 
 class Line(NamedTuple):
-    """One sentence of a summary, standing on text[start:end] of the book. `own`: in the book's own words."""
+    """One sentence of a summary, standing on text[start:end] of the book. `own`: in the book's own words.
+    `pieces`: the sentence as it was decoded for the answer at hand; they are not kept.
+    """
 
     text: str
     start: int
     end: int
     own: bool = False
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def levelled(self) -> LevelledText:
+        """The sentence with the levels of its tokens."""
+        return LevelledText.of(self.pieces) if self.pieces else LevelledText.plain(self.text)
 
 
 class Note(NamedTuple):
@@ -77,12 +88,13 @@ class NoteStore:
     def put(self, lines: Sequence[Line], book_id: str, *made_from: str) -> None:
         """Keep a summary. A full disk costs the copy on disk, not the answer."""
         key = _hash(book_id), _hash("\0".join(made_from))
-        self._notes[key] = tuple(lines)
+        self._notes[key] = kept = tuple(line._replace(pieces=()) for line in lines)
         self._used(key)
         if self._folder is None:
             return
         try:
-            write_whole(self._file(*key), json.dumps({"lines": lines}, ensure_ascii=False))
+            values = [line[:4] for line in kept]
+            write_whole(self._file(*key), json.dumps({"lines": values}, ensure_ascii=False))
         except OSError as error:
             log.warning("a part summary cannot be stored: %s", error)
 
@@ -118,34 +130,45 @@ def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
     return looping or count_words(text) < _FEW_WORDS or distinct_share(tokens) < _POOR_SHARE
 
 
-def settled(note: str, prompt: str) -> str:
+def settled(note: LevelledText, prompt: str) -> LevelledText:
     """A summary as the next prompt and the reader get it: prose without announcement, echo of the instruction
     or broken-off end.
     """
-    text = (note.split(prompt[:_ECHO_CHARS])[0] or note).strip()
-    head, _, rest = text.partition("\n")
+    before = note.text.split(prompt[:_ECHO_CHARS])[0] or note.text
+    text = note[: len(before)].strip()
+    head, _, rest = text.text.partition("\n")
     if rest.strip() and head.rstrip().endswith(":"):
-        text = rest.strip()
+        text = text[len(head) :].strip()
     # headings; emphasis; a chapter's number before its summary
-    text = re.sub(r"^(?:#{1,6}[ \t]|\*\*[^*\n]+\*\*:?[ \t]*$).*$", "", text, flags=re.M).strip()
-    text = re.sub(r"\*\*|^\s*[IVXLC\d]+\s*\n", "", text)
-    text = re.sub(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", "", text, flags=re.IGNORECASE)
+    text = text.without(r"^(?:#{1,6}[ \t]|\*\*[^*\n]+\*\*:?[ \t]*$).*$", re.M).strip()
+    text = text.without(r"\*\*|^\s*[IVXLC\d]+\s*\n")
+    text = text.without(r"^(?:sure|certainly|here(?:'s| is| are))\b[^\n]*:\s*", re.IGNORECASE)
     text = _as_prose(text)
-    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][」』”’]*", text)]
-    return re.sub(r"\s+\d+\.$", "", text[: ends[-1]]) if ends else text
+    ends = [match.end() for match in re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][」』”’]*", text.text)]
+    return text[: ends[-1]].without(r"\s+\d+\.$") if ends else text
 
 
-def _as_prose(text: str) -> str:
+def _as_prose(text: LevelledText) -> LevelledText:
     """A list's items as sentences in a row; other paragraphs stay apart."""
-    lines = text.splitlines()
-    items = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in lines]
+    starts = accumulate(map(len, text.text.splitlines(keepends=True)), initial=0)
+    lines = [
+        text[start : start + len(line)] for start, line in zip(starts, text.text.splitlines(), strict=False)
+    ]
+    items = [line.without(r"^\s*(?:\d+[.)]|[-*•])\s+").strip() for line in lines]
     if items == [line.strip() for line in lines]:
         return text
-    items = [item for item in items if item]
-    ended = [item[-1] in _ENDS for item in items]
+    items = [item for item in items if item.text]
+    ended = [item.text[-1] in _ENDS for item in items]
     if any(ended) and not ended[-1]:
         items.pop()  # the others are sentences, so this one was broken off
-    return " ".join(item if item[-1] in _ENDS else item.rstrip(",;:") + "." for item in items)
+    return LevelledText.joined(map(_ended, items), " ")
+
+
+def _ended(item: LevelledText) -> LevelledText:
+    """With a full stop, where it has no end."""
+    if item.text[-1] in _ENDS:
+        return item
+    return item[: len(item.text.rstrip(",;:"))] + LevelledText.plain(".")
 
 
 def joined(notes: Sequence[Note]) -> str:

@@ -93,7 +93,7 @@ class PartByPart(Responder):
                 break
             yield event
             if isinstance(event, Delta) and hearing.hear(event.pieces):
-                yield summary.standing(slot, hearing.rest)
+                yield summary.standing(slot, hearing.rest.pieces)
         if done.reason != "user":
             hearing.end()
         return done
@@ -128,10 +128,10 @@ class PartByPart(Responder):
             done = sum(slot.complete for slot in summary.slots)
             words = _("Stopped in part {number} of {count}; the parts before it are kept.")
             notes.append(words.format(number=done + 1, count=len(summary.slots)))
-        ids = tuple(self._tokenizer.encode(text))
+        ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
         sources = [slot.part.label for slot in summary.slots if slot.complete]
-        answer = Answer(reason, text, ids, stats)
+        answer = Answer(reason, text.pieces, ids, stats)
         return replace(self._turns.finished(answer, plan=plan, sources=sources, notes=notes), stands=stands)

@@ -27,6 +27,7 @@ from core.events import Delta, Event, Piece, Reading, Stats, Verified
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
+from core.text.levelled import stripped
 from core.text.words import sentences
 from core.text.words import translated as _
 
@@ -40,7 +41,6 @@ class Tried:
     """What was answered from one passage. `drawn`: see Finished."""
 
     answer: Answer
-    pieces: tuple[Piece, ...]
     support: Support
     drawn: dict[str, Any]
 
@@ -168,10 +168,10 @@ class FromPassages(Responder):
         if ask.compare and ask.drawn and not search.stopped:
             stats = replace(stats, verified=self._judged(run, ask.compare))
         if pieces:
-            yield Delta(pieces, stats)
-        text = "".join(piece.text for piece in pieces)
+            yield Delta(pieces)
+        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         reason = "user" if search.stopped else best.answer.reason if best else "stop"
-        done = Answer(reason, text, tuple(self._tokenizer.encode(text)), stats, search.notes())
+        done = Answer(reason, pieces, ids, stats, search.notes())
         sources = _sources(ask.book, search.asked[: len(search.tried)] or search.order)
         whole = self._turns.finished(done, plan=plan, sources=sources)
         decoded = best.answer.token_ids if best else ()
@@ -231,7 +231,7 @@ class FromPassages(Responder):
         params = self._conversations.passage_params(run.ask, params)
         text = self._text(run.ask, passage, params, instructions)
         question = instructed(self._put(run.ask), instructions)
-        events, pieces = self._turns.passing(run, _key(run.ask, passage), text, question, params), []
+        events = self._turns.passing(run, _key(run.ask, passage), text, question, params)
         while True:
             try:
                 event = next(events)
@@ -244,10 +244,8 @@ class FromPassages(Responder):
                     "top_p": params.top_p,
                     "instructed": bool(instructions),
                 }
-                return Tried(done, tuple(pieces), support, how)
-            if isinstance(event, Delta):
-                pieces += event.pieces
-            else:
+                return Tried(done, support, how)
+            if not isinstance(event, Delta):
                 yield event
 
     def _put(self, ask: Ask) -> str:
@@ -292,22 +290,7 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
 def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:
     """The answer with the sentences it rests on."""
     quoted = quotation(book, best.support.place)
-    return (*_stripped(best.pieces, best.answer.text), Piece("\n\n", ""), *quoted)
-
-
-def _stripped(pieces: Sequence[Piece], text: str) -> tuple[Piece, ...]:
-    """The pieces of an answer without the white space around it; one of no level where they are not its."""
-    shown = "".join(piece.text for piece in pieces)
-    if not shown.strip() or shown.strip() != text.strip():
-        return (Piece(text.strip(), ""),)
-    left, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
-    kept, at = [], 0
-    for piece in pieces:
-        inside = piece.text[max(0, left - at) : max(0, end - at)]
-        at += len(piece.text)
-        if inside:
-            kept.append(Piece(inside, piece.level))
-    return tuple(kept)
+    return (*stripped(best.answer.pieces), Piece("\n\n", ""), *quoted)
 
 
 def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[Piece, ...]:

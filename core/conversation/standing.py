@@ -5,7 +5,7 @@ model here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from core.conversation.announcing import announces, plainly
@@ -16,7 +16,7 @@ from core.conversation.part_summaries import Line
 from core.conversation.reading import Part
 from core.conversation.summary_layout import Section, composed
 from core.documents.word_count import count_words
-from core.events import Piece, Stand, Standing
+from core.events import Piece, Standing
 
 # of the words of the sentences that a part's telling replaces: with so many it is not told again, and below
 # so many its own sentences are added
@@ -79,16 +79,14 @@ def _insert(line: Line, among: list[Line]) -> None:
 
 
 class Summary:
-    """All slots under their headings. `heard`: the levels of sentences that were decoded, by their text.
-    `opening`: its first slot is where the story begins. `main`: whom it names, where the book introduces
-    them, by the sentence that does.
+    """All slots under their headings. `opening`: its first slot is where the story begins. `main`: whom it
+    names, where the book introduces them, by the sentence that does.
     """
 
     def __init__(self, parts: Sequence[Part], skeleton: Sequence[Section], *, opening: bool = True) -> None:
         self._headed: list[tuple[str, list[Slot]]] = []
         self._opening = opening
         self.main: Sequence[Introduction] = ()
-        self.heard: dict[str, tuple[Piece, ...]] = {}
         for section in skeleton:
             inside = [
                 (part, tuple(line for line in section.lines if part.start <= line.start < part.end))
@@ -144,17 +142,16 @@ class Summary:
     def standing(self, slot: Slot | None = None, rest: Sequence[Piece] = ()) -> Standing:
         """The same as an event; `rest`: what was told of the next sentence of `slot`."""
         text, stands = composed(self.sections(slot), quoting=True)
-        at, pieces = text.find(_TELLING.text), _pieces(text, stands, self.heard)
         if slot is None:
-            return Standing(pieces, stands=stands)
+            return Standing(text.pieces, stands=stands)
+        at = text.text.find(_TELLING.text)
         place = next(one for one in stands if one.start == at)
         others = tuple(
             replace(one, start=one.start - 1, end=one.end - 1) if one.start > at else one
             for one in stands
             if one is not place
         )
-        cut = next(number for number, piece in enumerate(pieces) if piece.text == _TELLING.text)
-        return Standing(pieces[:cut], tuple(rest), pieces[cut + 1 :], others)
+        return Standing(text[:at].pieces, tuple(rest), text[at + 1 :].pieces, others)
 
 
 def _with_place(slot: Slot, telling: Slot | None) -> list[Line]:
@@ -162,34 +159,3 @@ def _with_place(slot: Slot, telling: Slot | None) -> list[Line]:
     if slot is telling:
         lines.insert(len(slot.told), _TELLING)
     return lines
-
-
-def _pieces(text: str, stands: Sequence[Stand], heard: Mapping[str, tuple[Piece, ...]]) -> tuple[Piece, ...]:
-    """The text in pieces: the levels of what was decoded, and none for what lies between."""
-    found, at = [], 0
-    for one in stands:
-        said = text[one.start : one.end]
-        found += [Piece(text[at : one.start], ""), *heard.get(said, (Piece(said, ""),))]
-        at = one.end
-    return tuple(piece for piece in (*found, Piece(text[at:], "")) if piece.text)
-
-
-def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """The pieces in a row, neighbours of the same level made one."""
-    found: list[Piece] = []
-    for piece in pieces:
-        if found and found[-1].level == piece.level:
-            found[-1] = Piece(found[-1].text + piece.text, piece.level)
-        else:
-            found.append(piece)
-    return tuple(found)
-
-
-def cut(pieces: Sequence[Piece], start: int, end: int | None = None) -> Iterator[Piece]:
-    """The pieces of the characters from `start` to `end`; without it, to the last."""
-    at = 0
-    for piece in pieces:
-        left, right = max(0, start - at), len(piece.text) if end is None else min(len(piece.text), end - at)
-        at += len(piece.text)
-        if left < right:
-            yield Piece(piece.text[left:right], piece.level)

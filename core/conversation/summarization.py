@@ -25,6 +25,7 @@ from core.documents.document import Document
 from core.events import Event, Finished, Reading, Stats
 from core.stats import combined
 from core.text.language_detection import foreign
+from core.text.levelled import LevelledText
 from core.text.words import translated as _
 
 WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each
@@ -81,17 +82,17 @@ class Summaries(Responder):
             text, stands = _complete(done), ()
         else:
             stretch = self._stretch(run.ask, part.start, part.end)
-            lines = stretch.supported(settled(done.text, prompt), self._style.supported)
+            lines = stretch.supported(settled(LevelledText.of(done.pieces), prompt), self._style.supported)
             section = Section("", lines or stretch.own(WORDS["paragraph"]))
             text, stands = composed([section], quoting=True)
         notes = [*quoted(stands), *done.notes]
-        same = text == done.text.strip()
+        same = text.text == done.text.strip()
         if not same:
             yield Reading(1, 1, part.label, "whole summary", attempt=2)
-            yield from shown(text, done.stats)
-        ids = done.token_ids if same else tuple(self._tokenizer.encode(text))
+            yield from shown(text)
+        ids = done.token_ids if same else tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(prompt), ids)
-        told = replace(done, text=text, token_ids=ids, notes=())
+        told = replace(done, pieces=text.pieces, token_ids=ids, notes=())
         whole = self._turns.finished(told, plan=plan, sources=(part.label,), notes=notes)
         yield replace(whole, stands=stands, decoded=() if same else done.token_ids)
 
@@ -259,14 +260,14 @@ class Summaries(Responder):
             return
         if run.ask.instructions:
             notes.append(not_followed())
-        if text != told:
+        if text.text != told:
             yield Reading(1, 1, _("the whole book"), "whole summary", attempt=2 if told else 1)
-            yield from shown(text, stats)
-        ids = tuple(self._tokenizer.encode(text))
+            yield from shown(text)
+        ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        done = Answer("stop", text, ids, stats)
+        done = Answer("stop", text.pieces, ids, stats)
         sources = [part.label for part in plan.parts]
         yield replace(self._turns.finished(done, plan=plan, sources=sources, notes=notes), stands=stands)
 
@@ -277,12 +278,13 @@ class Summaries(Responder):
         instructions: in another language they could not be held against it.
         """
         prompt = of_length(self._style, self._style.join_prompts[0], run.ask.summary_length)
-        text, figures, reason = "", [stats], "stop"
+        text, figures, reason = LevelledText(), [stats], "stop"
         for number, section in enumerate(sections, 1):
             label = section.heading or _("the whole book")
             yield Reading(number, len(sections), label, "whole summary", attempt=2 if number == 1 else 1)
-            heading = ("\n\n" if text else "") + (f"## {section.heading}\n\n" if section.heading else "")
-            yield from shown(heading, stats)
+            title = f"## {section.heading}\n\n" if section.heading else ""
+            heading = LevelledText.plain(("\n\n" if text.text else "") + title)
+            yield from shown(heading)
             told = joined_lines(section.lines)
             wish = instructed(in_language_of(told, self._style, prompt), run.ask.instructions)
             done = yield from self._notes_reader(run, told)(wish, run.params)
@@ -292,24 +294,26 @@ class Summaries(Responder):
                 reason = "user"
                 break
         note = _("Told once more as your instructions ask; before that its sentences were held to the book.")
-        ids = tuple(self._tokenizer.encode(text))
+        ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        whole = Answer(reason, text, ids, combined(figures))
+        whole = Answer(reason, text.pieces, ids, combined(figures))
         sources = [part.label for part in plan.parts]
         yield self._turns.finished(whole, plan=plan, sources=sources, notes=(*notes, note))
 
     def _stopped(self, plan: ReadingPlan, read: int, stats: Stats, notes: Sequence[str]) -> Finished:
         """The end of a reading in parts that the user stopped."""
         sources = [part.label for part in plan.parts[:read]]
-        return self._turns.finished(Answer("user", "", (), stats), plan=plan, sources=sources, notes=notes)
+        return self._turns.finished(Answer("user", (), (), stats), plan=plan, sources=sources, notes=notes)
 
 
-def _complete(done: Answer) -> str:
+def _complete(done: Answer) -> LevelledText:
     """What was told, up to its last whole sentence where it was cut or ended in circles."""
-    cut = done.reason in ("length", "looping")
-    return (whole_sentences(done.text) if cut else done.text).strip()
+    text = LevelledText.of(done.pieces)
+    if done.reason in ("length", "looping"):
+        text = text[: len(whole_sentences(text.text))]
+    return text.strip()
 
 
 def _chapters(ask: Ask, plan: ReadingPlan) -> list[tuple[str, tuple[Part, ...]]]:

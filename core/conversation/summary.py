@@ -19,9 +19,10 @@ from core.conversation.grounding import Stretch
 from core.conversation.part_summaries import Line, NoteStore, says_little, settled
 from core.conversation.reading import ReadingStyle
 from core.documents.word_count import count_words
-from core.events import Delta, Event, Piece, Reading, Stats
+from core.events import Delta, Event, Reading, Stats
 from core.stats import combined
 from core.text.grounding import grounding
+from core.text.levelled import LevelledText
 
 _ENOUGH_WORDS = 20
 _SECOND_TEMPERATURE = 0.4  # a try after the last prompt must be able to differ
@@ -91,7 +92,7 @@ class Summarizer:
         known = None if fresh else self._store.get(book_id, *made_from)
         if known is not None:
             yield place
-            yield from shown(joined_lines(known), Stats(model=self._made_by))
+            yield from shown(LevelledText.plain(joined_lines(known)))
             return Told(known, Stats(model=self._made_by))
         told = yield from self._written(text, prompts, place, params, read)
         if not told.stopped:
@@ -102,7 +103,7 @@ class Summarizer:
         self, text: Text, prompts: Sequence[str], place: Reading, params: Params, read: Read
     ) -> Generator[Event, None, Told]:
         """What the text bears out of the best of the tries, which are made until one keeps to it."""
-        best: tuple[float, str] | None = None
+        best: tuple[float, LevelledText] | None = None
         tries: list[Stats] = []
         for attempt, (prompt, sampled) in enumerate(_tries(prompts, params), 1):
             yield replace(place, attempt=attempt)
@@ -110,9 +111,9 @@ class Summarizer:
             tries.append(done.stats)
             if done.reason == "user":
                 return Told((), combined(tries), stopped=True, notes=done.notes)
-            note, seen = settled(done.text, prompt), done.text
-            little = says_little(note, done.token_ids, looping=done.reason == "looping")
-            score = -1.0 if little else _worth(note, text.text)
+            note, seen = settled(LevelledText.of(done.pieces), prompt), done.text
+            little = says_little(note.text, done.token_ids, looping=done.reason == "looping")
+            score = -1.0 if little else _worth(note.text, text.text)
             if best is None or score > best[0]:
                 best = (score, note)
             if score >= self._style.grounded or attempt == len(prompts) and best[0] >= 0:
@@ -122,7 +123,7 @@ class Summarizer:
         lines = text.stretch.supported(note, self._style.supported) or text.stretch.own(_LEAST_OWN_WORDS)
         if joined_lines(lines) != seen:
             yield replace(place, attempt=attempt + 1)
-            yield from shown(joined_lines(lines), stats)
+            yield from shown(LevelledText.joined((line.levelled for line in lines), " "))
         return Told(lines, stats)
 
     def _in_language_of(self, text: str, prompts: Sequence[str]) -> list[str]:
@@ -132,9 +133,9 @@ class Summarizer:
         return self._kept_by, self._style.system, "\n".join(prompts), f"{self._style.supported:g}", text
 
 
-def shown(text: str, stats: Stats) -> Iterator[Event]:
+def shown(text: LevelledText) -> Iterator[Event]:
     """A text that is there at once."""
-    yield Delta((Piece(text, ""),), stats)
+    yield Delta(text.pieces)
 
 
 def joined_lines(lines: Sequence[Line]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from core.conversation.part_summaries import Line
 from core.events import Stand
+from core.text.levelled import LevelledText
 from core.text.words import translated_count as _n
 
 _PARAGRAPH_LINES = 5
@@ -22,21 +23,28 @@ class Section:
     lines: tuple[Line, ...]
 
 
-def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[str, tuple[Stand, ...]]:
+def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[LevelledText, tuple[Stand, ...]]:
     """`sections` as one text in paragraphs, and where in it each line stands. `quoting`: the book's own
     sentences in quotation marks, among others.
     """
-    text, stands = "", []
+    parts, at, stands = [], 0, []
+
+    def add(part: LevelledText) -> None:
+        nonlocal at
+        parts.append(part)
+        at += len(part.text)
+
     for section in sections:
         if section.heading:
-            text += ("\n\n" if text else "") + f"## {section.heading}"
+            add(LevelledText.plain(("\n\n" if at else "") + f"## {section.heading}"))
         for number, line in enumerate(section.lines):
-            if text:
-                text += "\n\n" if number % _PARAGRAPH_LINES == 0 else " "
-            said = _quotation(line.text) if quoting and line.own else line.text
-            stands.append(Stand(len(text), len(text) + len(said), line.start, line.end, line.own))
-            text += said
-    return text, tuple(stands)
+            if at:
+                add(LevelledText.plain("\n\n" if number % _PARAGRAPH_LINES == 0 else " "))
+            quoted = quoting and line.own
+            said = LevelledText.plain(_quotation(line.text)) if quoted else line.levelled
+            stands.append(Stand(at, at + len(said.text), line.start, line.end, line.own))
+            add(said)
+    return LevelledText.joined(parts), tuple(stands)
 
 
 def quoted(stands: Sequence[Stand]) -> list[str]:

@@ -25,6 +25,7 @@ from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Event, Finished, Prefill, Preparing, Verified
 from core.text.detokenizer import Detokenizer
+from core.text.levelled import stripped
 from core.text.prompt import Prompt, Turn, build
 from core.text.tokenizer import Tokenizer
 from core.text.words import listed
@@ -191,14 +192,16 @@ class Turns:
         told = [*(plan.notes if plan else ()), *notes, *done.notes]
         if plan and plan.left_out:
             told.append(_("Not read: {places}.").format(places=listed(plan.left_out, "; ")))
+        pieces = stripped(done.pieces)
         return Finished(
             done.reason,
-            done.text.strip(),
+            "".join(piece.text for piece in pieces),
             done.stats,
             done.token_ids,
             tuple(sources),
             tuple(told),
             {**self._engine.plan.to_json(), **reading},
+            pieces=pieces,
         )
 
     def _laid_out(

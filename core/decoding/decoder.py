@@ -14,15 +14,13 @@ from core.decoding.drafters import Drafter, Model, next_logits
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import verify
-from core.events import Acceptance, Stats
+from core.events import Acceptance, RoundStats
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """What one round emitted. `levels` names each token's proposer; `bytes_moved` of keys and values went
     from host memory to the device.
-
-    `stats` of the answer so far are added by the engine.
     """
 
     tokens: tuple[int, ...]
@@ -31,8 +29,20 @@ class Round:
     acceptance_retrieval: Acceptance
     seconds: float
     bytes_moved: int = 0
-    stats: Stats | None = None
+    peak_memory_bytes: int = 0  # so far; the engine says it
     ended: bool = False  # the answer is complete with the last of `tokens`
+
+    @property
+    def stats(self) -> RoundStats:
+        """Its figures."""
+        return RoundStats(
+            len(self.tokens),
+            self.seconds,
+            self.acceptance_draft,
+            self.acceptance_retrieval,
+            self.bytes_moved,
+            self.peak_memory_bytes,
+        )
 
 
 class Refresh(Protocol):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from core.documents.word_count import count_words
 from core.errors import UserError
+from core.text.packing import from_json, to_json
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
@@ -44,6 +45,8 @@ class Document:
     pictures: int = 0
     # of the rules that cut this text into chapters; 0 for books read before they were counted
     reader_version: int = 0
+    # see `packed`; not of one that was cut (dataclasses.replace leaves it out)
+    _packed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def outdated(self) -> bool:
@@ -96,14 +99,33 @@ class Document:
         index = max(0, bisect_right(self.page_starts, offset) - 1)
         return self.page_labels[index] if self.page_labels else str(index + 1)
 
+    @property
+    def packed(self) -> bytes:
+        """The JSON text, UTF-8 on one line, that it was read from, else is made into once: what the reading
+        process wrote is what the shelf keeps and what the engine is handed.
+        """
+        if self._packed is None:
+            text = to_json(self.to_json(), ensure_ascii=False)
+            object.__setattr__(self, "_packed", text.encode("utf-8", "surrogatepass"))
+        return self._packed
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Document:
+        """The inverse of `packed`. Raises ValueError, TypeError or KeyError where it is torn or none."""
+        document = cls.from_json(from_json(packed))
+        object.__setattr__(document, "_packed", packed)
+        return document
+
     def to_json(self) -> dict:
         """A plain dict that `from_json` turns back into an equal Document."""
-        return asdict(self)
+        values = asdict(self)
+        del values["_packed"]
+        return values
 
     @classmethod
     def from_json(cls, data: dict) -> Document:
         """The inverse of `to_json`. Fields that other versions of the reader stored are passed over."""
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls) if one.init}
         plain = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         sections = tuple(Section(**section) for section in data["sections"])
         return cls(**{key: value for key, value in plain.items() if key in known} | {"sections": sections})

@@ -4,11 +4,9 @@ and time.
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from core.documents.document import Document
 from core.documents.reader import read_document, refused_by_kind
@@ -57,11 +55,15 @@ def read_safely(
     arguments = {"path": str(path), "password": password, "ocr": ocr}
     try:
         found = run_isolated(
-            f"{__name__}:document_facts", arguments, limits=limits, progress=progress, should_stop=should_stop
+            f"{__name__}:packed_document",
+            arguments,
+            limits=limits,
+            progress=progress,
+            should_stop=should_stop,
         )
     except SandboxError as error:
         raise _refusal(error, path.name, limits) from error
-    return Document.from_json(found)
+    return Document.unpacked(found)
 
 
 def cover_safely(
@@ -72,27 +74,22 @@ def cover_safely(
     """
     try:
         arguments = {"path": str(refused_by_kind(path).absolute()), "password": password}
-        found = run_isolated(
-            f"{__name__}:cover_base64", arguments, limits=_OF_A_COVER, should_stop=should_stop
-        )
+        return run_isolated(f"{__name__}:cover", arguments, limits=_OF_A_COVER, should_stop=should_stop)
     except (DocumentError, SandboxError) as error:
         log.info("no cover of %s: %r", path, error)
         return b""
-    return base64.b64decode(found)
 
 
-def document_facts(
-    path: str, password: str | None, ocr: bool, progress: Progress | None = None
-) -> dict[str, Any]:
-    """The document as JSON values. Runs in the child."""
-    return read_document(path, password=password, ocr=ocr, progress=progress).to_json()
+def packed_document(path: str, password: str | None, ocr: bool, progress: Progress | None = None) -> bytes:
+    """The document as it is stored and sent from here on. Runs in the child."""
+    return read_document(path, password=password, ocr=ocr, progress=progress).packed
 
 
-def cover_base64(path: str, password: str | None) -> str:
-    """The cover in base64. Runs in the child."""
+def cover(path: str, password: str | None) -> bytes:
+    """The cover. Runs in the child."""
     from core.documents.cover import cover_of
 
-    return base64.b64encode(cover_of(path, password=password)).decode()
+    return cover_of(path, password=password)
 
 
 def _refusal(error: SandboxError, name: str, limits: Limits) -> DocumentError:

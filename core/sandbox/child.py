@@ -1,5 +1,5 @@
 """The process that calls one function on data from outside: reads a request on stdin, writes progress and the
-result as JSON lines.
+result as JSON lines. Bytes follow their line as they are.
 
 It gives up its own rights before the function's module is imported: memory, CPU time, writing files, the
 network and starting programs. It ends when its parent does.
@@ -48,7 +48,7 @@ _FORBIDDEN = (
 def main() -> None:
     """One request, one result."""
     request = json.loads(sys.stdin.readline())
-    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # whatever a library prints must not mix with the answer
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limits = request["limits"]
@@ -58,8 +58,9 @@ def main() -> None:
     lock = threading.Lock()
 
     def send(message: dict[str, Any]) -> None:
+        data = message.pop("data", b"")
         with lock:
-            out.write(to_json(message) + "\n")
+            out.write(to_json(message).encode() + b"\n" + data)
             out.flush()
 
     send(_answer(request, send))
@@ -74,7 +75,10 @@ def _answer(request: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> 
         arguments["progress"] = lambda stage, fraction: send({"progress": [stage, fraction]})
     try:
         module, name = request["function"].split(":")
-        return {"result": getattr(importlib.import_module(module), name)(**arguments)}
+        result = getattr(importlib.import_module(module), name)(**arguments)
+        if isinstance(result, bytes):
+            return {"bytes": len(result), "data": result}
+        return {"result": result}
     except UserError as error:
         known = next(kind for kind in type(error).__mro__ if kind.__module__ == "core.errors")
         return {"error": known.__name__, "message": str(error)}

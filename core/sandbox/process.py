@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -68,7 +68,7 @@ def run_isolated(
     should_stop: Callable[[], bool] | None = None,
 ) -> Any:
     """What `function` ("module:name") returns for the keyword arguments, in a child process. Arguments and
-    result are JSON values.
+    result are JSON values; a result may be bytes instead.
 
     The function is given a `progress`, too, where there is one here. `progress(stage, fraction)` and
     `should_stop()` are called from this thread, about ten times a second. Raises the function's UserError,
@@ -126,31 +126,43 @@ def _send(child: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
 
 
 def _messages(child: subprocess.Popen[bytes]) -> Iterator[dict[str, Any] | None]:
-    """The child's messages; None whenever it has been silent for a moment. Ends when its output does."""
-    lines: queue.Queue[bytes] = queue.Queue()
+    """The child's messages; None whenever it has been silent for a moment. Ends when its output does: what
+    was cut off there is no message.
+    """
+    heard: queue.Queue[dict[str, Any]] = queue.Queue()
 
     def pump() -> None:
         with contextlib.suppress(OSError, ValueError):
             for line in child.stdout:
-                lines.put(line)
-        lines.put(b"")
+                heard.put(_whole(from_json(line), child.stdout))
+        heard.put({})
 
     threading.Thread(target=pump, daemon=True).start()
     checked = time.monotonic()
     while True:
         try:
-            line = lines.get(timeout=_POLL_S)
+            message = heard.get(timeout=_POLL_S)
         except queue.Empty:
-            line = None
-        if line is None or time.monotonic() - checked > _POLL_S:
+            message = None
+        if message is None or time.monotonic() - checked > _POLL_S:
             checked = time.monotonic()
             # also between many progress messages: the limits are checked all the time
             yield None
-        if line is None:
+        if message is None:
             continue
-        if not line:
+        if not message:
             return
-        yield from_json(line)
+        yield message
+
+
+def _whole(message: dict[str, Any], following: IO[bytes]) -> dict[str, Any]:
+    """A message with the bytes that follow its line. Raises ValueError where some are missing."""
+    if "bytes" not in message:
+        return message
+    data = following.read(message["bytes"])
+    if len(data) < message["bytes"]:
+        raise ValueError(f"{message['bytes'] - len(data)} bytes of a result are missing")
+    return {"result": data}
 
 
 def _check(

@@ -4,21 +4,36 @@ stretches in a row.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import itertools
+from dataclasses import asdict, replace
 
 import pytest
 
 from app.desk.answer_job import Job, Snapshot
 from app.store.history import History
-from core.events import Delta, Failed, Finished, Looked, Piece, Prefill, Reading, Stand, Standing, Stats
-from core.stats import combined
+from core.events import (
+    DecodingStarted,
+    Delta,
+    Failed,
+    Finished,
+    Looked,
+    Piece,
+    Prefill,
+    Reading,
+    RoundStats,
+    Stand,
+    Standing,
+    Stats,
+)
 from core.wire import unpack_looked
 
 STATS = Stats(model="m", new_tokens=3)
+STARTED = DecodingStarted("triforce", "m", 100, 9, 0)
 
 
-def said(text: str, level: str = "target", stats: Stats = STATS) -> Delta:
-    return Delta((Piece(text, level),), stats)
+def said(text: str, level: str = "target", tokens: int = 3) -> Delta:
+    """One round; of no level: there at once."""
+    return Delta((Piece(text, level),), (RoundStats(tokens, 0.1),) if level else ())
 
 
 @pytest.fixture
@@ -38,51 +53,42 @@ def played(history: History, *events) -> tuple[Job, list]:
 
 def test_the_figures_are_those_of_all_stretches_while_they_come(history):
     """The panel showed the last stretch alone. A text that is there at once was decoded before."""
-    second = Stats(model="m", new_tokens=2, tokens_per_s=9.0)
     counted = []
     events = (
         Reading(1, 2, "One", "part summary"),
+        STARTED,
         said("The keeper rowed."),
         Reading(1, 2, "One", "part summary", attempt=2),
-        said("The keeper rowed.", "", STATS),
+        said("The keeper rowed.", ""),
         Reading(1, 1, "the whole book", "whole summary"),
-        said("He rowed.", "draft", second),
-        Finished("stop", "He rowed.", combined([STATS, second])),
+        STARTED,
+        said("He rowed.", "draft", 2),
+        Finished("stop", "He rowed.", replace(STATS, new_tokens=5)),
     )
-    talk = history.create("book").id
-    job = Job(iter(events), history, talk, changed=lambda: counted.append(job.snapshot.stats))
+    talk, hours = history.create("book").id, itertools.count()
+    job = Job(
+        iter(events),
+        history,
+        talk,
+        changed=lambda: counted.append(job.snapshot.stats),
+        clock=lambda: 3600.0 * next(hours),
+    )
     job.start()
     assert job.join(10)
     assert [one.new_tokens for one in counted if one] == sorted(one.new_tokens for one in counted if one)
     assert {one.new_tokens for one in counted if one} == {3, 5}
 
 
-def test_sentences_that_are_put_together_keep_their_levels(history):
-    """The last stretches of a summary are chosen and joined from what was decoded: they had no colours."""
+def test_the_end_brings_its_colours_whatever_was_streamed_before_it(history):
+    """A summary is put together of what was decoded: its colours were guessed, by looking for sentences."""
+    end = (Piece("He said: ", ""), Piece("The keeper rowed", "draft"), Piece(" out.", "retrieval"))
+    text = "".join(piece.text for piece in end)
     job, _ = played(
-        history,
-        Reading(1, 2, "One", "part summary"),
-        Delta((Piece("The keeper rowed\nout", "draft"), Piece(" at dusk. He", "retrieval")), STATS),
-        Delta((Piece(" invented a ship. ", "target"),), STATS),
-        Reading(1, 1, "the whole book", "whole summary"),
-        said("The keeper rowed out at dusk. ", "", STATS),
-        said("“The book says this itself.”", "", STATS),
-        Finished("stop", "The keeper rowed out at dusk. “The book says this itself.”", STATS),
+        history, said("The keeper rowed out. And then"), Finished("length", text, STATS, pieces=end)
     )
-    assert job.snapshot.pieces == (
-        Piece("The keeper rowed out", "draft"),
-        Piece(" at dusk.", "retrieval"),
-        Piece(" “The book says this itself.”", ""),
-    )
-
-
-def test_an_ending_that_was_not_streamed_is_coloured_too(history):
-    job, _ = played(
-        history,
-        Delta((Piece("The keeper rowed out at dusk. And then", "draft"),), STATS),
-        Finished("length", "He said: The keeper rowed out at dusk.", STATS),
-    )
-    assert "".join(piece.text for piece in job.snapshot.pieces) == "He said: The keeper rowed out at dusk."
+    assert job.snapshot.pieces == end
+    (turn,) = history.turns(job.conversation_id)
+    assert turn.extra["level_pieces"] == [[piece.text, piece.level] for piece in end]
 
 
 def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
@@ -110,15 +116,15 @@ def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_it
         Reading(1, 1, "Part", "part summary"),
         said("note"),
         Reading(1, 2, "One", "whole summary"),
-        said("## One\n\n", "", Stats()),
+        said("## One\n\n", ""),
         said("He rowed."),
         Reading(2, 2, "Two", "whole summary"),
-        said("\n\n## Two\n\n", "", Stats()),
+        said("\n\n## Two\n\n", ""),
         said("A pirate came."),
         Reading(2, 2, "Two", "whole summary", attempt=2),
-        said("\n\n## Two\n\n", "", Stats()),
+        said("\n\n## Two\n\n", ""),
         said("It rang."),
-        Finished("stop", text, STATS),
+        Finished("stop", text, STATS, pieces=(Piece("## One\n\n", ""), Piece(text[8:], "target"))),
     )
     assert "## One\n\nHe rowed.\n\n## Two\n\nA pirate came." in seen
     assert job.snapshot.text == text and job.snapshot.parts == (("Part", "note"),)
@@ -130,8 +136,9 @@ def test_headings_without_figures_do_not_wipe_the_panel(history):
     talk = history.create("book").id
     events = [
         Reading(1, 2, "One", "whole summary"),
+        STARTED,
         said("He rowed."),
-        said("\n\n## Two", "", Stats()),
+        said("\n\n## Two", ""),
         Finished("stop", "x", STATS),
     ]
     job = Job(iter(events), history, talk, changed=lambda: shown.append(job.snapshot.stats))
@@ -175,7 +182,7 @@ def test_a_summary_told_in_place_grows_where_it_is_told(history):
         Reading(2, 2, "Two", "telling", left_s=4.0),
         Standing((told, Piece(" ", "")), (), (rest,), (Stand(0, 9, 0, 18), Stand(12, 22, 30, 40, True))),
         Standing((told, rest), stands=(Stand(0, 9, 0, 18), Stand(11, 21, 30, 40, True))),
-        Finished("stop", told.text + rest.text, STATS),
+        Finished("stop", told.text + rest.text, STATS, pieces=(told, rest)),
     )
     assert f"{own.text} He rowed.{rest.text}" in seen
     assert f"{told.text} He sang.{rest.text}" in seen and not any("rowed.He sang" in one for one in seen)

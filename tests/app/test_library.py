@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 
+from app.engine.client import Runtime
 from app.store.library import Library
+from core.config import Settings
+from core.documents import read_safely
 from core.documents.document import Document, Section
+from core.wire import messages, to_line
 
 
 def book(letter: str, text: str = "Once. Twice.") -> Document:
@@ -23,6 +32,32 @@ def book(letter: str, text: str = "Once. Twice.") -> Document:
 def test_a_book_comes_back_equal_after_a_restart(tmp_path):
     Library(tmp_path).add(book("a", "Straße “quoted” 漢字. More."))
     assert Library(tmp_path).get("a" * 64) == book("a", "Straße “quoted” 漢字. More.")
+
+
+def test_a_book_is_packed_by_the_process_that_reads_it_and_by_nobody_after(tmp_path, monkeypatch):
+    """A long book was packed again for the shelf, and once more for the engine."""
+    sample = Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-light-on-the-holm.md"
+    book, sent = read_safely(sample), []
+    monkeypatch.setattr(Document, "to_json", lambda self: pytest.fail("packed again"))
+    Library(tmp_path).add(book)
+    stored = (tmp_path / book.sha256 / "book.json").read_bytes()
+    opened = Library(tmp_path).get(book.sha256)
+    runtime = Runtime(Settings())
+    monkeypatch.setattr(runtime, "_send", sent.append)
+    runtime._hand_over(opened)
+    (message,) = messages(io.BytesIO(to_line(sent[0])))
+    assert message["data"] == stored and Document.unpacked(stored) == opened == book
+
+
+def test_a_book_of_an_older_shelf_opens_and_a_torn_one_is_noticed(tmp_path):
+    old = tmp_path / ("a" * 64) / "book.json"
+    old.parent.mkdir()
+    values = {name: value for name, value in asdict(book("a")).items() if name != "_packed"}
+    old.write_text(json.dumps({**values, "language": "en"}, indent=1), encoding="utf-8")
+    assert Library(tmp_path).get("a" * 64) == book("a")
+    old.write_bytes(old.read_bytes()[:-9])
+    with pytest.raises(KeyError):
+        Library(tmp_path).get("a" * 64)
 
 
 def test_the_book_opened_last_comes_first(tmp_path):

@@ -19,7 +19,7 @@ from core import paths
 from core.ask import Ask, Exchange
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import Line, NoteStore
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
 from tests.support.fake_runtime import wait_until
@@ -254,7 +254,8 @@ def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
         kept = folder.of("any model", "book") / "x.kv"
         kept.parent.mkdir(parents=True)
         kept.write_bytes(b"rows")
-        NoteStore(paths.subdir("notes")).put("What the part tells.", "book", "model", "prompt", "passage")
+        notes = NoteStore(paths.subdir("notes"))
+        notes.put([Line("The part tells.", 0, 4)], "book", "model", "prompt", "passage")
         runtime.forget_book("book")
         assert not kept.parent.exists()
         assert list(paths.subdir("notes").rglob("*.json")) == []

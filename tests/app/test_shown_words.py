@@ -59,7 +59,7 @@ def answered(history: History, *pieces: Piece, **ending) -> History:
     talk = history.create("book").id
     history.add(talk, "user", "Who?")
     text = "".join(piece.text for piece in pieces)
-    events = [Delta(tuple(pieces), Stats()), Finished("stop", text, Stats(), **ending)]
+    events = [Delta(pieces), Finished("stop", text, Stats(), pieces=pieces, **ending)]
     job = Job(iter(events), history, talk, changed=lambda: None)
     job.start()
     assert job.join()

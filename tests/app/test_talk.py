@@ -34,7 +34,7 @@ class Idle:
 
 
 def said(text: str) -> Delta:
-    return Delta((Piece(text, "target"),), Stats(new_tokens=1))
+    return Delta((Piece(text, "target"),))
 
 
 def shown(capsys, *events) -> str:

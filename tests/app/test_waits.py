@@ -314,7 +314,8 @@ def test_what_was_said_is_retold_with_its_time(opened):
     stages = [one for one in told if isinstance(one, Loading)]
     read = max(at for at, one in enumerate(stages) if one.fraction == 1.0)
     writing = stages[read + 1 :]
-    assert len(writing) > 3 and all(one.left_s > 0 for one in writing)
+    assert len(writing) > 3 and writing[0].left_s is None, "one round says nothing of the next"
+    assert all(one.left_s > 0 for one in writing[1:])
     assert [one.fraction for one in writing] == sorted(one.fraction for one in writing)
 
 

@@ -25,9 +25,9 @@ from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings
 from core.decoding.context import Context
+from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.errors import UserError
-from core.events import Prefill
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
 from core.hardware.probe import probe
@@ -118,7 +118,7 @@ def answer(engine: Engine, context: Context, params: Params = GREEDY) -> tuple[l
     for event in engine.generate(context, PROMPT, params):
         if isinstance(event, Done):
             return tokens, event
-        if not isinstance(event, Prefill):
+        if isinstance(event, Round):
             tokens.extend(event.tokens)
     raise AssertionError("generate ended without Done")
 
@@ -395,7 +395,7 @@ def kept(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = keeping(folder, root, dtype="bfloat16")
     context = engine.new_context(400)
     context.belongs_to("book", len(BOOK))
-    next(event for event in engine.generate(context, [*BOOK, 1], GREEDY) if not isinstance(event, Prefill))
+    next(event for event in engine.generate(context, [*BOOK, 1], GREEDY) if isinstance(event, Round))
     engine.save(context, should_stop=lambda: False)
     return root
 

@@ -48,8 +48,6 @@ def test_what_was_written_and_did_not_stay_is_struck_out():
     said = "A lion was met by Ann. Ann flew to the moon. And"
     done = _said("Ann met a lion. She ran.", "She ran.")
     done = replace(done, text=f"A lion was met by Ann. {done.text}")
-    parts, end = summary_page.heard(
-        [Reading(1, 1, "I", "telling"), Delta((Piece(said, "target"),), Stats()), done]
-    )
+    parts, end = summary_page.heard([Reading(1, 1, "I", "telling"), Delta((Piece(said, "target"),)), done])
     made = summary_page.page(BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts)
     assert "**1 of 1, I.** A lion was met by Ann. ~~Ann flew to the moon.~~ ~~And~~" in made

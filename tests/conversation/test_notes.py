@@ -6,6 +6,7 @@ import pytest
 
 from core.conversation import part_summaries
 from core.conversation.part_summaries import Line, Note, NoteStore, grouped, joined, settled
+from core.text.levelled import LevelledText
 
 
 def note(number: int, text: str, label: str = "") -> Note:
@@ -35,12 +36,14 @@ def note(number: int, text: str, label: str = "") -> Note:
     ],
 )
 def test_settled(raw: str, kept: str):
-    assert settled(raw, "Summarize what happens in this passage.") == kept
+    assert settled(LevelledText.plain(raw), "Summarize what happens in this passage.").text == kept
 
 
 def test_echo_of_the_instruction_goes():
     prompt = "Summarize what happens in this passage."
-    assert settled("The keeper rowed home. " + prompt + " Again.", prompt) == "The keeper rowed home."
+    assert settled(LevelledText.plain(f"The keeper rowed home. {prompt} Again."), prompt).text == (
+        "The keeper rowed home."
+    )
 
 
 def test_groups_are_even_and_in_order():

@@ -20,29 +20,11 @@ from core.conversation.summary_layout import Section as Lines
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, Reading, Standing
 from core.wire import pack, unpack
-from tests.support.fakes import CharTokenizer
-from tests.support.talks import ask, encoded, finished, make
-from tests.support.told_books import long_book, stands_in, style
+from tests.support.talks import ask, finished, make
+from tests.support.told_books import long_book, stands_in, style, telling, true_of
 
 STYLE = style("supported", supported=0.3)
 DRAWING = dataclasses.replace(STYLE, tellings=3)
-
-
-def telling(sentences):
-    """A model that tells `sentences(part)` of every part it reads."""
-
-    def reply(ids, params):
-        return encoded(sentences(CharTokenizer().decode(ids), params))
-
-    return reply
-
-
-def true_of(part: str, params=None) -> str:
-    """Two sentences that the part bears out, in other words."""
-    person, verb, thing, place = re.findall(r"patient (\w+) (\w+) all of the (\w+) from the old (\w+)", part)[
-        -1
-    ]
-    return f"The {thing} of the old {place}: {person} {verb} all of them before dark. And so he"
 
 
 def text_of(event: Standing) -> str:

@@ -16,21 +16,10 @@ from core.conversation.reading import by_chapter
 from core.conversation.summary_layout import Section, composed
 from core.events import Delta, Reading
 from core.evidence.support import Evidence
+from core.text.levelled import LevelledText
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import ask, encoded, finished, make, turns
-from tests.support.told_books import NAMES, long_book, stands_in, style
-
-
-def inventing(ids, params):
-    """Tells a sentence of the text and plants a name that no text knows, then a promise of its own."""
-    prompt = CharTokenizer().decode(ids)
-    said = re.findall(r"(?:patient )?(\w+ \w+ all of the \w+) from the (old \w+)", prompt)
-    first, place = said[0]
-    person = first.split()[0]
-    return encoded(
-        f"{first} from the {place}. Captain Gatsby sailed with {person} to Boston. "
-        "The patient winter was a merry wedding of distant merchants in silk. And so he"
-    )
+from tests.support.told_books import NAMES, inventing, long_book, stands_in, style
 
 
 @pytest.mark.parametrize("length", ["paragraph", "page", "chapters"])
@@ -218,15 +207,15 @@ def test_a_book_that_takes_too_long_to_read_in_one_go_is_told_in_parts():
 
 def test_what_is_not_borne_out_gives_way_to_what_is():
     book = long_book(1)
-    stretch = Stretch(book, Evidence(book), (0, len(book.text)))
-    told = stretch.supported("Gatsby gave a party. Oddo rowed to New York with Nick.", 0.3)
+    stretch, plain = Stretch(book, Evidence(book), (0, len(book.text))), LevelledText.plain
+    told = stretch.supported(plain("Gatsby gave a party. Oddo rowed to New York with Nick."), 0.3)
     assert len(told) == 2 and all(line.own for line in told)
     assert all(book.text[line.start : line.end] == line.text for line in told)
-    (ended,) = stretch.supported("Oddo rowed all of the barrels from the old ferry and", 0.3)
+    (ended,) = stretch.supported(plain("Oddo rowed all of the barrels from the old ferry and"), 0.3)
     assert ended.own and ended.text.endswith(".")
     lines = (Line("Oddo carried all of the ledgers.", 5, 9),)
-    from_lines = Stretch(book, Evidence(book), (0, len(book.text)), lines).supported("Gatsby sang.", 0.3)
-    assert from_lines == lines
+    from_lines = Stretch(book, Evidence(book), (0, len(book.text)), lines)
+    assert from_lines.supported(plain("Gatsby sang."), 0.3) == lines
 
 
 def test_nothing_is_told_twice():
@@ -245,7 +234,8 @@ def test_chapters_of_parts():
 
 def test_composed_text_and_places_agree():
     lines = tuple(Line(f"Sentence {number}.", number, number + 1, number == 2) for number in range(7))
-    text, stands = composed([Section("One", lines), Section("Two", lines[:1])], quoting=True)
+    levelled, stands = composed([Section("One", lines), Section("Two", lines[:1])], quoting=True)
+    text = levelled.text
     assert text.startswith("## One\n\nSentence 0. Sentence 1. “Sentence 2.” ")
     assert text.endswith("\n\n## Two\n\nSentence 0.") and text.count("\n\n") == 4
     assert [text[one.start : one.end].strip("“”") for one in stands] == [

@@ -14,8 +14,8 @@ import torch
 from core.ask import Params
 from core.cache.query_recorder import Head, Looking
 from core.config import MODES
-from core.engine import Done, Engine
-from core.events import Prefill
+from core.decoding.decoder import Round
+from core.engine import Engine
 from tests.support.embedded import embedded
 from tests.support.greedy_answers import answer
 from tests.support.tiny import engine, oracle, ours
@@ -39,7 +39,7 @@ def watched_answer(machine: Engine, ids: list[int], params: Params) -> list[int]
     context.looking.begin(len(ids) - 20)
     said: list[int] = []
     for event in machine.generate(context, ids, params):
-        if not isinstance(event, (Prefill, Done)):
+        if isinstance(event, Round):
             said += event.tokens
             rows = range(len(ids) - 1, len(ids) + len(said) - 1)
             assert context.looking.masses(context.cache, rows, [0, 40, 100]), "nobody looked"

@@ -92,6 +92,14 @@ def test_document_survives_json(book):
     assert Document.from_json(json.loads(json.dumps(document.to_json()))) == document
 
 
+def test_what_is_packed_is_the_document_and_of_a_cut_one_the_cut(book):
+    """A limit is a promise: the engine must not be handed what lies behind it."""
+    document, _ = book
+    assert Document.unpacked(document.packed) == document
+    cut = document.up_to(1)
+    assert Document.unpacked(cut.packed) == cut and len(cut.packed) <= len(document.packed)
+
+
 def test_book_stored_by_an_older_reader_still_opens(book):
     """Shelves hold books with fields that are gone (language) and without the new ones."""
     document, _ = book

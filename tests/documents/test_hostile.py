@@ -167,6 +167,16 @@ def test_hungry_file_meets_the_memory_limit(tmp_path: Path):
         read_safely(text_file(tmp_path, b"word " * (12 << 20)), limits=Limits(memory_bytes=200 << 20))
 
 
+def test_a_book_whose_last_bytes_are_missing_is_no_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A child that is killed while it writes leaves half a line."""
+    written = """import os, sys
+os.write(1, b'{"bytes": 100}\\n{"title": "half a bo')
+os._exit(9)"""
+    plant(tmp_path, monkeypatch, written)
+    with pytest.raises(DocumentError, match="damaged"):
+        read_safely(text_file(tmp_path, b"A book."))
+
+
 def test_crashed_parser_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     plant(tmp_path, monkeypatch, "import os\nos.abort()")
     with pytest.raises(DocumentError, match="damaged"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.events import Acceptance
+from core.events import DecodingStarted, RoundStats
 from core.planning.plan import Plan
 from core.planning.slow_link import slow_note
 from core.stats import StatsRecorder
@@ -18,9 +18,9 @@ FAST = replace(PLAN, pcie_gb_per_s=25.0, expected_middle_ms=20.0, gamma=9)
 
 def rounds(seconds: float, moved: int) -> StatsRecorder:
     """Three of them."""
-    recorder = StatsRecorder(mode="triforce", model="x", context_total=9, prompt_tokens=5, reused_tokens=0)
+    recorder = StatsRecorder(DecodingStarted("triforce", "x", 9, 5, 0))
     for _ in range(3):
-        recorder.round(1, seconds, Acceptance(), Acceptance(), bytes_moved=moved)
+        recorder.round(RoundStats(1, seconds, bytes_moved=moved))
     return recorder
 
 

@@ -20,6 +20,11 @@ def doubled(number: int, progress: Progress | None = None) -> dict[str, object]:
     return {"number": 2 * number, "heard": progress is not None}
 
 
+def repeated(text: str, times: int) -> bytes:
+    """Bytes: what looks like a message, and line breaks."""
+    return text.encode() * times
+
+
 def fails(how: str) -> None:
     """Ends in one of the ways that a parser may."""
     if how == "memory":

@@ -31,6 +31,13 @@ def test_result_and_progress_arrive():
     assert (found, said) == ({"number": 42, "heard": True}, [("doubling", 0.5)])
 
 
+def test_bytes_arrive_as_they_are():
+    """More than any pipe holds at once, and none of it is read as a message."""
+    text, times = '\n{"error": "UserError"}\n', 10_000
+    found = run_isolated(f"{CALLS}:repeated", {"text": text, "times": times}, limits=Limits())
+    assert found == text.encode() * times
+
+
 def test_a_function_that_reports_nothing_is_given_no_progress():
     assert run_isolated(f"{CALLS}:doubled", {"number": 1}, limits=Limits()) == {"number": 2, "heard": False}
 

@@ -19,8 +19,8 @@ from core.assembly.engines import build_engine
 from core.backend.cpu.native import attention, layers, products
 from core.config import MODES, Settings
 from core.conversation.verification import verify_answer
-from core.engine import Done, Engine
-from core.events import Prefill
+from core.decoding.decoder import Round
+from core.engine import Engine
 from core.hardware import cpu
 from core.hardware.probe import probe
 from core.model.gguf.folder import opened
@@ -40,9 +40,7 @@ def answers(engine: Engine, tokens: int) -> tuple[dict[str, list[int]], dict[str
         params = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens, mode=mode)
         context = engine.new_context(engine.context_tokens)
         events = engine.generate(context, IDS, params)
-        found[mode] = [
-            token for one in events if not isinstance(one, (Prefill, Done)) for token in one.tokens
-        ]
+        found[mode] = [token for one in events if isinstance(one, Round) for token in one.tokens]
         gaps[mode] = verify_answer(engine.model, context, IDS + found[mode], len(IDS), params).largest_gap
     return found, gaps
 

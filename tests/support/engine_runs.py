@@ -6,8 +6,8 @@ import torch
 
 from core.ask import Params
 from core.decoding.context import Context
+from core.decoding.decoder import Round
 from core.engine import Done, Engine
-from core.events import Prefill
 from tests.support.tiny import VOCAB
 
 GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
@@ -22,6 +22,6 @@ def run(tiny: Engine, context: Context, ids: list[int], params: Params) -> tuple
     for event in tiny.generate(context, ids, params):
         if isinstance(event, Done):
             return answer, event.reason
-        if not isinstance(event, Prefill):
+        if isinstance(event, Round):
             answer.extend(event.tokens)
     raise AssertionError("generate ended without Done")

@@ -15,6 +15,7 @@ from core.documents.document import Document
 from core.errors import UserError
 from core.events import (
     Acceptance,
+    DecodingStarted,
     Delta,
     Event,
     Failed,
@@ -23,10 +24,12 @@ from core.events import (
     Piece,
     Prefill,
     Reading,
+    RoundStats,
     Stand,
     Stats,
     Verified,
 )
+from core.stats import StatsRecorder
 from tests.support.at_work import at_work
 
 SUMMARY = (
@@ -225,13 +228,8 @@ class FakeRuntime:
         total = round(book.words * 1.3) if book else 40
         fresh = 24 if book_id in self._known else total
         self.prefilled_tokens.append(fresh)
-        stats = Stats(
-            mode="triforce",
-            model=self.model_name,
-            prompt_tokens=total + 24,
-            reused_tokens=total + 24 - fresh,
-            context_total=self.context_tokens,
-            context_used=min(total + 24, self.context_tokens),
+        started = DecodingStarted(
+            "triforce", self.model_name, self.context_tokens, total + 24, total + 24 - fresh
         )
         asked_at = time.monotonic()
         for part in range(1, self.parts + 1):
@@ -245,19 +243,19 @@ class FakeRuntime:
             steps = self.prefill_steps if fresh > 24 else 1
             for step in range(1, steps + 1):
                 if self._stop.wait(self.pace):
-                    yield Finished("user", "", stats)
+                    yield Finished("user", "", StatsRecorder(started).stats())
                     return
                 elapsed = time.monotonic() - asked_at
                 yield Prefill(fresh * step // steps, fresh, elapsed, elapsed / step * (steps - step))
             if part < self.parts:
-                yield Delta((Piece(f"What part {part} tells.", "draft"),), stats)
+                yield Delta((Piece(f"What part {part} tells.", "draft"),))
         if self.fail:
             yield Failed(self.fail)
             return
         self._known.add(book_id)
         waited = time.monotonic() - asked_at
         text = self.summary if question is None else self.answer
-        yield from self._rounds(text, replace(stats, prefill_s=waited, ttft_s=waited))
+        yield from self._rounds(text, replace(started, prefill_s=waited))
 
     def _judged(self, event: Finished, ask: Ask) -> Finished:
         """A plain run at half the speed, with what it says of the answer it is compared with."""
@@ -272,10 +270,12 @@ class FakeRuntime:
         )
         return replace(event, stats=plain)
 
-    def _rounds(self, text: str, stats: Stats) -> Iterator[Event]:
+    def _rounds(self, text: str, started: DecodingStarted) -> Iterator[Event]:
+        recorder = StatsRecorder(started)
+        yield started
         words = [word + " " for word in text.split(" ")]
         words[-1] = words[-1].rstrip()
-        at, number, reason = 0, 0, "stop"
+        at, number, reason, told = 0, 0, "stop", []
         while at < len(words):
             if self._stop.wait(self.pace):
                 reason = "user"
@@ -284,15 +284,25 @@ class FakeRuntime:
             taken = words[at : at + kept]
             levels = ["draft"] * (len(taken) - 2) + ["retrieval", "target"][-min(2, len(taken)) :]
             at, number = at + len(taken), number + 1
-            stats = _grown(stats, len(taken), drafted, kept, number, self.pace)
-            yield Delta(tuple(Piece(word, level) for word, level in zip(taken, levels, strict=True)), stats)
+            done = RoundStats(
+                len(taken),
+                self.pace * (1.0 + 0.25 * ((number * 7) % 5) / 5),
+                Acceptance(kept, drafted),
+                Acceptance(max(kept - 1, 1), kept),
+                peak_memory_bytes=700 << 20,
+            )
+            recorder.round(done)
+            pieces = tuple(Piece(word, level) for word, level in zip(taken, levels, strict=True))
+            told += pieces
+            yield Delta(pieces, (done,))
         yield Finished(
             reason,
             "".join(words[:at]),
-            stats,
+            recorder.stats(),
             token_ids=tuple(range(at)),
             sources=("Whole book",),
             plan=self.plan or {},
+            pieces=tuple(told),
         )
 
     def _load(self) -> None:
@@ -318,12 +328,6 @@ class FakeRuntime:
         self.state = "ready"
 
 
-def _counted(sizes: tuple[int, ...], new: int) -> tuple[int, ...]:
-    longer = [*sizes, *[0] * (new - len(sizes))]
-    longer[new - 1] += 1
-    return tuple(longer)
-
-
 def _tokens(text: str) -> int:
     return round(len(text.split()) * 1.3)
 
@@ -341,32 +345,6 @@ def _by_chapters(ask: Ask) -> Finished:
         stands.append(Stand(len(text), len(text) + len(said), one.start, one.start + 30))
         text += f"{said}\n\n"
     return Finished("stop", text.strip(), Stats(), sources=("Whole book",), stands=tuple(stands))
-
-
-def _grown(stats: Stats, new: int, drafted: int, kept: int, number: int, pace: float) -> Stats:
-    tbt = 1000 * pace / max(new, 1) * (1.0 + 0.25 * ((number * 7) % 5) / 5)
-    series = (*stats.tbt_series_ms, tbt)[-300:]
-    ordered = sorted(series)
-    tokens = stats.new_tokens + new
-    return replace(
-        stats,
-        new_tokens=tokens,
-        rounds=number,
-        tokens_per_round=tokens / number,
-        tbt_last_ms=tbt,
-        tbt_p50_ms=ordered[len(ordered) // 2],
-        tbt_p95_ms=ordered[int(len(ordered) * 0.95)],
-        tbt_mean_ms=sum(series) / len(series),
-        longest_wait_ms=max(series) * 3,
-        tokens_per_s=1000 / (sum(series) / len(series)),
-        acceptance_draft=stats.acceptance_draft + Acceptance(kept, drafted),
-        acceptance_retrieval=stats.acceptance_retrieval + Acceptance(max(kept - 1, 1), kept),
-        context_used=min(stats.context_used + new, stats.context_total),
-        tbt_series_ms=series,
-        acceptance_series=(*stats.acceptance_series, (kept - 1) / kept)[-300:],
-        round_sizes=_counted(stats.round_sizes, new),
-        peak_memory_bytes=700 << 20,
-    )
 
 
 def wait_until(true: Callable[[], object], idle_s: float = 30.0) -> None:

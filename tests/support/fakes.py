@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from core.ask import Params
 from core.decoding.decoder import Round
 from core.engine import Done
-from core.events import Acceptance, Prefill, Stats
+from core.events import Acceptance, DecodingStarted, Prefill, Stats
 from core.planning.plan import Plan
 from core.text.tokenizer import Frame
 from tests.support.tiny import PLAN
@@ -129,6 +129,7 @@ class FakeEngine:
             yield Prefill(done, new, 0.1, 0.0)
         tokens = [*self.reply(ids, params), EOS]
         written = 0
+        yield DecodingStarted(params.mode, "fake", self.context_tokens, len(ids), common)
         for start in range(0, len(tokens), 2):
             stats = Stats(
                 mode=params.mode,
@@ -145,15 +146,8 @@ class FakeEngine:
             pair = pair[:last]
             written += len(pair)
             context.ids += pair
-            yield Round(
-                pair,
-                ("retrieval",) * len(pair),
-                Acceptance(),
-                Acceptance(len(pair), len(pair)),
-                0.01,
-                0,
-                stats,
-            )
+            accepted = Acceptance(len(pair), len(pair))
+            yield Round(pair, ("retrieval",) * len(pair), Acceptance(), accepted, 0.01)
             if last is not None:
                 break
             if written >= params.max_new_tokens and pair[-1] != EOS:

@@ -66,7 +66,7 @@ def open_session(settings, *, hear):
         def generate(self, context, ids, params, *, should_stop, ends):
             from core.decoding.decoder import Round
             from core.engine import Done
-            from core.events import Acceptance, Prefill, Stats
+            from core.events import Acceptance, DecodingStarted, Prefill, Stats
 
             if "SCRIPT_PROMPTS" in os.environ:
                 with Path(os.environ["SCRIPT_PROMPTS"]).open("a", encoding="utf-8") as file:
@@ -82,11 +82,12 @@ def open_session(settings, *, hear):
                 done = (len(ids) - held) * step // 10
                 context.ids = ids[: held + done]
                 yield Prefill(done, len(ids) - held, 0.1, slow * (10 - step))
+            yield DecodingStarted(params.mode, "script", self.context_tokens, len(ids), held)
             for token in reply(ids, params):
                 if should_stop():
                     yield Done("user", Stats())
                     return
-                yield Round((token,), ("target",), Acceptance(), Acceptance(), 0.01, 0, stats)
+                yield Round((token,), ("target",), Acceptance(), Acceptance(), 0.01)
             yield Done("stop", stats)
 
         def save(self, context, *, should_stop):

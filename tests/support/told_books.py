@@ -8,7 +8,8 @@ import re
 from core.documents.document import Document
 from core.documents.document import Section as Chapter
 from core.events import Finished
-from tests.support.talks import STYLE
+from tests.support.fakes import CharTokenizer
+from tests.support.talks import STYLE, encoded
 
 NAMES = ("Oddo", "Mirabel", "Tancred", "Ysolde")
 
@@ -56,3 +57,32 @@ def stands_in(book: Document, done: Finished) -> None:
         assert said[-1] in ".”", "never in the middle of a sentence"
         if one.quoted:
             assert " ".join(there.split()) == said.strip("“”")
+
+
+def inventing(ids, params):
+    """Tells a sentence of the text and plants a name that no text knows, then a promise of its own."""
+    prompt = CharTokenizer().decode(ids)
+    said = re.findall(r"(?:patient )?(\w+ \w+ all of the \w+) from the (old \w+)", prompt)
+    first, place = said[0]
+    person = first.split()[0]
+    return encoded(
+        f"{first} from the {place}. Captain Gatsby sailed with {person} to Boston. "
+        "The patient winter was a merry wedding of distant merchants in silk. And so he"
+    )
+
+
+def telling(sentences):
+    """A model that tells `sentences(part)` of every part it reads."""
+
+    def reply(ids, params):
+        return encoded(sentences(CharTokenizer().decode(ids), params))
+
+    return reply
+
+
+def true_of(part: str, params=None) -> str:
+    """Two sentences that the part bears out, in other words."""
+    person, verb, thing, place = re.findall(r"patient (\w+) (\w+) all of the (\w+) from the old (\w+)", part)[
+        -1
+    ]
+    return f"The {thing} of the old {place}: {person} {verb} all of them before dark. And so he"
