@@ -20,7 +20,8 @@ def test_the_panel_is_folded_as_it_was_left(serve, open_page, drop, sample):
     """Drawn anew four times a second, it lost a fold that was pressed before and released behind that, and a
     page that went at once forgot it.
     """
-    fake = FakeRuntime(pace=0.05, prefill_steps=2, answer="\n\n".join([ANSWER] * 100))
+    # as good as endless: it is written until it is stopped, however busy the machine is
+    fake = FakeRuntime(pace=0.05, prefill_steps=2, answer="\n\n".join([ANSWER] * 5000))
     page = open_page(serve(fake))
     drop(page, sample)
     page.wait_for_selector(".card h2")
