@@ -283,11 +283,13 @@
   // --- what follows the page's changes
   const follow = (scroller) => {
     let pinned = true;
+    let height = 0;                            // as it was drawn last: what has come since was not scrolled past
     let until = 0;                             // an answer was asked for or seen being written: its end still counts
     let settled = 0;                           // what stands above folds away at the first question: no scrolling of the person's
     const asked = () => { pinned = true; until = Date.now() + 10000; settled = Date.now() + 1500; };
     scroller.addEventListener("scroll", () => {
-      if (Date.now() > settled) pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 120;
+      const end = Math.min(height, scroller.scrollHeight) - scroller.clientHeight;
+      if (Date.now() > settled) pinned = end - scroller.scrollTop < 120;
     }, { passive: true });
     // of the newest question its last lines, below them the beginning of its answer
     const beginning = () => {
@@ -304,6 +306,7 @@
     const sizes = new ResizeObserver(() => {
       if (document.querySelector(WRITING)) until = Math.max(until, Date.now() + 2000);
       if (pinned && Date.now() < until) follows();
+      height = scroller.scrollHeight;
     });
     const parts = () => { for (const part of scroller.querySelectorAll("#live, #turns, #progress")) sizes.observe(part); };
     new MutationObserver(parts).observe(scroller, { childList: true, subtree: true });   // they may be mounted anew

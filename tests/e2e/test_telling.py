@@ -65,7 +65,8 @@ def test_a_summary_is_read_from_its_beginning(serve, open_page, drop, sample):
 
 def test_who_goes_to_the_end_of_an_answer_stays_there(serve, open_page, drop, sample):
     """And is not taken back to its beginning with the next word."""
-    fake = FakeRuntime(pace=0.02, prefill_steps=2, answer="\n\n".join(OWN))
+    # as good as endless: it is written until it is stopped
+    fake = FakeRuntime(pace=0.05, prefill_steps=2, answer="\n\n".join(OWN * 100))
     page = open_page(serve(fake))
     drop(page, sample)
     page.wait_for_selector(".card h2")
@@ -74,5 +75,12 @@ def test_who_goes_to_the_end_of_an_answer_stays_there(serve, open_page, drop, sa
     page.wait_for_selector("#live-text p >> nth=30")
     page.wait_for_function(SEEN, arg=".asked .bubble")
     page.locator("#scroller").evaluate("one => { one.scrollTop = one.scrollHeight; }")
+    written = page.locator("#live-text p").count()
+    page.wait_for_selector(f"#live-text p >> nth={written + 5}", state="attached")
+    page.wait_for_function(
+        "() => { const one = document.getElementById('scroller');"
+        " return one.scrollHeight - one.scrollTop - one.clientHeight < 120; }"
+    )
+    page.click("#stop button")
     page.wait_for_selector("#turns .answer footer")
     page.wait_for_function(SEEN, arg="#turns .answer footer .tools")
