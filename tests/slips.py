@@ -344,5 +344,5 @@ SLIPS = (
     Slip("app/render/templating.py", "finalize=_shown", "finalize=None", _SHOWN),
     Slip("app/render/markdown.py", "piece if whole else None))", "None))", _SHOWN),
     Slip("app/desk/answer_job.py", " and not _said(joined[-1], piece)", "", _SHOWN),
-    Slip("app/web/page.py", 'turn.state != "writing"', "turn.state", ("tests/app/test_page.py",)),
+    Slip("app/web/values.py", 'turn.state != "writing"', "turn.state", ("tests/app/test_page.py",)),
 )

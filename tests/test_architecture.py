@@ -31,6 +31,8 @@ NO_TORCH = (
     "core.model.store.embedded",
 )
 OPTIONAL = ("flash_attn", "rapidocr", "triton", "webview")  # used when somebody installed them
+# that other libraries want to be set: of threads and timers, of Gradio's blocks, of a loader of modules
+FIELDS_OF_LIBRARIES = ("daemon", "value", "head", "config", "exec_module", "main_loop")
 LONGEST_FILE = 450  # lines; a longer one is a drawer
 MOST_IN_ROOT = 10  # modules of core
 # what of the devices a model knows: their protocol, the layout of codes, how numbers get there, and the C
@@ -133,6 +135,35 @@ def test_floors_import_one_another_in_one_direction(package: str):
         found = {floor(name) for name in imports(module, typing=True) if within(name, package)}
         below.setdefault(floor(module), set()).update(found - {floor(module), package})
     tuple(TopologicalSorter(below).static_order())  # CycleError names the ring
+
+
+@pytest.mark.parametrize("package", ["app.desk", "app.web"])
+def test_modules_of_the_page_import_one_another_in_one_direction(package: str):
+    """A circle of fourteen files stood here: no one of them could be read, or changed, alone."""
+    inside = modules(package.replace(".", "/"))
+    below = {one: {name for name in imports(one, typing=True) if name in inside} - {one} for one in inside}
+    tuple(TopologicalSorter(below).static_order())  # CycleError names the ring
+
+
+def test_no_service_knows_how_the_desk_is_put_together():
+    """Each is given what it needs: who holds everything may change anything."""
+    services = [module for module in modules("app/desk") if module != "app.desk.assembly"]
+    known = {
+        one: imports(one, typing=True) & {"app.desk.assembly", "app.web", "app.server"} for one in services
+    }
+    assert {one: names for one, names in known.items() if names} == {}
+
+
+def test_nothing_assigns_the_fields_of_another_object():
+    """A state that anybody may change has no rules; a thread is told that it may be left, and no more."""
+    found = []
+    for module in modules("app"):
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                owner = ast.unparse(node.value)
+                if owner not in ("self", "given") and node.attr not in FIELDS_OF_LIBRARIES:
+                    found.append(f"{module}:{node.lineno} {owner}.{node.attr}")
+    assert found == []
 
 
 def test_the_root_of_core_stays_small():

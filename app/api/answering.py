@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from app.api.kept import keep
+from app.api.kept import KeptAnswers
 from app.api.request import ApiError, Wanted
 from app.errors import in_words
 from app.render.markdown import Citation
@@ -21,7 +21,7 @@ from core.documents.document import Document, Section
 from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Preparing, Reading, Stats
 
 if TYPE_CHECKING:
-    from app.desk.desk import Desk
+    from app.engine.client import Runtime
 
 MOST_WAITING = 8  # answers that are made or waited for
 TICK_S = 5.0  # the longest silence: clients and proxies give up on a connection that says nothing
@@ -67,10 +67,10 @@ class Assembled:
 
 
 class Answers:
-    """Makes answers one after the other."""
+    """Makes answers one after the other, and keeps those that are wanted."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._citations = desk, Citations()
+    def __init__(self, engine: Runtime, kept: KeptAnswers) -> None:
+        self._engine, self._kept, self._citations = engine, kept, Citations()
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._waiting = 0
 
@@ -81,7 +81,9 @@ class Answers:
                 words = f"{MOST_WAITING} answers are waited for already. Ask again later."
                 raise ApiError(429, words, code="too_many_requests")
             self._waiting += 1
-        return Answering(self._desk, wanted, turn=self._turn, citations=self._citations, over=self._over)
+        return Answering(
+            self._engine, wanted, kept=self._kept, turn=self._turn, citations=self._citations, over=self._over
+        )
 
     def _over(self) -> None:
         with self._lock:
@@ -93,15 +95,16 @@ class Answering:
 
     def __init__(
         self,
-        desk: Desk,
+        engine: Runtime,
         wanted: Wanted,
         *,
+        kept: KeptAnswers,
         turn: threading.Lock,
         citations: Citations,
         over: Callable[[], None],
     ) -> None:
         self.wanted = wanted
-        self._desk, self._engine = desk, desk.engine
+        self._engine, self._keeps = engine, kept
         self._turn, self._citations, self._over = turn, citations, over
         self._making = False
         self._news: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -163,7 +166,7 @@ class Answering:
         if not self.wanted.store or event.reason == "user":
             return event
         try:
-            keep(self._desk, self.wanted.ask, event, made.looked)
+            self._keeps.keep(self.wanted.ask, event, made.looked)
         except (sqlite3.Error, KeyError) as error:
             reason = "the book is gone" if isinstance(error, KeyError) else in_words(error)
             return replace(event, notes=(*event.notes, f"The conversation was not kept: {reason}"))

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
+from app.store.history import History
+from app.store.library import Library
 from core.ask import Ask
 from core.events import Finished, Looked
 
-if TYPE_CHECKING:
-    from app.desk.desk import Desk
+
+class KeptAnswers:
+    """Writes other programs' conversations into the history; `kept` is called when one was."""
+
+    def __init__(self, library: Library, history: History, kept: Callable[[], None]) -> None:
+        self._library, self._history, self._kept = library, history, kept
+
+    def keep(self, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
+        """Writes question and answer behind the conversation they go on with, or what was said before with
+        them as a new one. Raises sqlite3.Error where it cannot be written, and KeyError for a book that has
+        gone.
+        """
+        history, ask = self._history, _as_sent(ask)
+        if ask.book_id:
+            self._library.get(ask.book_id)
+        with history.together():
+            talk = _going_on(history, ask) or history.create(ask.book_id, ask.until).id
+            if not history.turns(talk):
+                for said in ask.history:
+                    history.add(talk, "user", said.question)
+                    history.add(talk, "assistant", said.answer, extra={"until": ask.until})
+            history.ask(talk, ask)
+            history.add(talk, "assistant", answer.text, extra=_extra(ask, answer, looked))
+        self._kept()
 
 
-def keep(desk: Desk, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
-    """Writes question and answer behind the conversation they go on with, or what was said before with them
-    as a new one. Raises sqlite3.Error where it cannot be written, and KeyError for a book that has gone.
-    """
-    history, ask = desk.history, _as_sent(ask)
-    if ask.book_id:
-        desk.library.get(ask.book_id)
-    extra = {
+def _extra(ask: Ask, answer: Finished, looked: list[Looked]) -> dict[str, object]:
+    """What is kept of an answer beside its text."""
+    return {
         "ids": list(answer.token_ids),
         "sources": list(answer.sources),
         "notes": list(answer.notes),
@@ -29,16 +48,6 @@ def keep(desk: Desk, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
         "looked": [asdict(one) for one in looked],
         "until": ask.until,
     }
-    with history.together():
-        talk = _going_on(desk, ask) or history.create(ask.book_id, ask.until).id
-        if not history.turns(talk):
-            for said in ask.history:
-                history.add(talk, "user", said.question)
-                history.add(talk, "assistant", said.answer, extra={"until": ask.until})
-        history.ask(talk, ask)
-        history.add(talk, "assistant", answer.text, extra=extra)
-    desk.shelf_version += 1
-    desk.change()
 
 
 def _as_sent(ask: Ask) -> Ask:
@@ -51,13 +60,13 @@ def _as_sent(ask: Ask) -> Ask:
     return replace(ask, history=(replace(first, question=ask.text + first.question), *others), text="")
 
 
-def _going_on(desk: Desk, ask: Ask) -> str:
+def _going_on(history: History, ask: Ask) -> str:
     """The conversation in which all was said that the program says was said before, and nothing else."""
     if not ask.history:
         return ""
     said = [(one.question, one.answer) for one in ask.history]
-    for talk in desk.history.conversations(ask.book_id):
-        turns = desk.history.turns(talk.id)
+    for talk in history.conversations(ask.book_id):
+        turns = history.turns(talk.id)
         told = [(one.text, two.text) for one, two in zip(turns[::2], turns[1::2], strict=False)]
         settled = len(turns) == 2 * len(said) and all(one.state != "writing" for one in turns)
         if settled and talk.until == ask.until and told == said:

@@ -20,7 +20,9 @@ from core.ask import params_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from app.desk.desk import Desk
+    from app.engine.client import Runtime
+    from app.store.library import Library
+    from app.store.preferences import Preferences
 
 PREFIX = "/v1/"
 MOST_BYTES = 16 << 20  # of a request: a long book as text, three times
@@ -28,11 +30,13 @@ _LOOK_S = 0.5  # between two looks whether the client is still there
 
 
 class Api:
-    """Answers other programs from the books and the engine of one desk."""
+    """Answers other programs from the books of one library."""
 
-    def __init__(self, desk: Desk, key: ApiKey, answers: Answers | None = None) -> None:
-        self._desk, self._key = desk, key
-        self._answers = answers or Answers(desk)
+    def __init__(
+        self, engine: Runtime, library: Library, preferences: Preferences, *, key: ApiKey, answers: Answers
+    ) -> None:
+        self._engine, self._library, self._preferences = engine, library, preferences
+        self._key, self._answers = key, answers
         self._started = int(time.time())
 
     def routes(self) -> list[Route]:
@@ -61,7 +65,7 @@ class Api:
         return guarded
 
     def _names(self) -> dict[str, str]:
-        return model_names(self._desk.engine.model_name, self._desk.library.entries())
+        return model_names(self._engine.model_name, self._library.entries())
 
     async def _models(self, _request: Request) -> Response:
         names = await run_in_threadpool(self._names)
@@ -81,8 +85,8 @@ class Api:
 
     async def _completions(self, request: Request) -> Response:
         body = await _body(request)
-        params = params_of(self._desk.preferences.settings)
-        asked = await run_in_threadpool(lambda: wanted(body, self._names(), self._desk.library.get, params))
+        params = params_of(self._preferences.settings)
+        asked = await run_in_threadpool(lambda: wanted(body, self._names(), self._library.get, params))
         answering = self._answers.begin(asked)
         head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
         if asked.stream:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 AGAIN_S = 30.0  # after so long a look at a card that failed asks for it again
 
-Key = tuple[str, str, int | None]  # book, model and how far it may be read
+# a book and its text, the model, and how far it may be read
+Key = tuple[str, int, str, int | None]
 
 
-class Cards:
+class BookCards:
     """The cards, asked for in the background and kept. Thread-safe; `changed` is called when one has come,
     `counted` with a whole book's tokens.
 
@@ -47,7 +48,8 @@ class Cards:
         """The card of `book`, or of what may be read of it, for the model that runs; None until it has
         come.
         """
-        key, state = (book.sha256, self._engine.model_name, until), self._engine.state
+        key = (book.sha256, hash(book.text), self._engine.model_name, until)
+        state = self._engine.state
         with self._lock:
             if state not in ("ready", "busy"):
                 self._failed = dict.fromkeys(self._failed, self._clock() - AGAIN_S)
@@ -61,18 +63,11 @@ class Cards:
                 threading.Thread(target=self._fetch, args=(key, book), name="card", daemon=True).start()
             return self._kept.get(key)
 
-    def forget(self, book_id: str) -> None:
-        """Drops the cards of a book."""
-        with self._lock:
-            for key in [key for key in self._kept if key[0] == book_id]:
-                del self._kept[key]
-                self._failed.pop(key, None)
-
     def _fetch(self, key: Key, book: Document) -> None:
         card, failed = {}, True
         try:
-            card, failed = self._engine.card(book, key[2]), False
-            if key[2] is None:
+            card, failed = self._engine.card(book, key[-1]), False
+            if key[-1] is None:
                 self._counted(book.sha256, card["tokens"])
         except UserError as error:
             card = {"notes": [str(error)]}

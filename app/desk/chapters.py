@@ -9,56 +9,35 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from app.desk.reader import as_known
-from app.render.export import summaries_as
+from app.desk.store import Store
+from app.store.library import Library
 from core.ask import Ask
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
-from core.errors import UserError
 from core.events import Finished
-from core.text.words import translated as _
-
-if TYPE_CHECKING:
-    from app.desk.desk import Desk
 
 log = logging.getLogger(__name__)
 _HEADING = re.compile(r"^## .*$", re.MULTILINE)
 
 
 class Chapters:
-    """Acts on a desk. `ticked`: numbers of chapters (1-based), in order; none: all are read. `version` rises
-    with every summary that is kept.
-    """
+    """Ticks chapters of the open book, and keeps their summaries in the library."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._lock = desk, threading.Lock()
-        self.ticked: tuple[int, ...] = ()
-        self.version = 0
+    def __init__(self, store: Store, library: Library) -> None:
+        self._store, self._library, self._lock = store, library, threading.Lock()
 
     def tick(self, number: int) -> None:
-        """Ticks a chapter, or no longer; 0: none is ticked any more."""
-        count = len(self._desk.book.chapters) if self._desk.book else 0
-        if number == 0:
-            self.ticked = ()
-        elif number <= count:
-            self.ticked = tuple(sorted(set(self.ticked) ^ {number}))
-        self._desk.change()
+        """Ticks a chapter, or no longer."""
+        book = self._library.find(self._store.state.book_id)
+        if book and 1 <= number <= len(book.chapters):
+            self._store.update(lambda now: replace(now, ticked=tuple(sorted(set(now.ticked) ^ {number}))))
 
-    def summarize(self, wish: Ask, numbers: Iterable[int]) -> None:
-        """Has each of these chapters told, from its own text alone. Those that the book has not, or not
-        before its limit, are passed over.
-        """
-        count = self._desk.until or (len(self._desk.book.chapters) if self._desk.book else 0)
-        chosen = tuple(sorted({one for one in numbers if 1 <= one <= max(1, count)}))
-        if not chosen:
-            return
-        in_a_row = chosen[-1] - chosen[0] == len(chosen) - 1
-        span, ticked = ((chosen[0], chosen[-1]), ()) if in_a_row else (None, chosen)
-        self._desk.summarize(replace(wish, chapters=span, ticked=ticked, summary_length="chapters"))
+    def untick(self) -> None:
+        """Ticks none any more: all are read."""
+        self._store.update(ticked=())
 
     def keep(self, ask: Ask, done: Finished) -> None:
         """Keeps the summaries of chapters that an answer holds. They can be told again: what the disk does
@@ -69,32 +48,16 @@ class Chapters:
         found = told_by_chapter(ask.book.up_to(ask.until), done)
         try:
             with self._lock:
-                kept = self._desk.library.summaries(ask.book_id) | found
-                self._desk.library.write_summaries(ask.book_id, kept)
+                kept = self._library.summaries(ask.book_id) | found
+                self._library.write_summaries(ask.book_id, kept)
         except (OSError, KeyError):
             log.exception("summaries of chapters could not be kept")
-        self.version += 1
 
     def summaries(self, book: Document) -> dict[int, str]:
         """The kept summaries of the book's chapters, by number; of a limited book those before the limit."""
-        kept = self._desk.library.summaries(book.sha256)
+        kept = self._library.summaries(book.sha256)
         keys = enumerate((_key(book, one) for one in book_chapters(book)), 1) if kept else ()
         return {number: kept[key] for number, key in keys if key in kept}
-
-    def export(self, form: str) -> tuple[str, str]:
-        """All kept summaries of the open book as (file name, content); `form`: md, html or json. None that
-        lies behind the conversation's limit. Raises UserError where there is none that can be read.
-        """
-        whole = self._desk.book
-        book = as_known(whole, self._desk.until) if whole else None
-        chapters = book_chapters(book) if book else ()
-        told = sorted(self.summaries(book).items()) if book else []
-        if not told:
-            words = _("No summary of this book can be read. See that the data folder is there, then retry.")
-            raise UserError(words)
-        titled = [(chapters[number - 1].title, text) for number, text in told]
-        name = _("{title}, summaries").format(title=book.title[:80] if book else "")
-        return f"{name}.{form}", summaries_as(form, book, titled)
 
 
 def told_by_chapter(book: Document, done: Finished) -> dict[str, str]:

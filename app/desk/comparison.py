@@ -6,18 +6,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from app.desk.books import Books
+from app.desk.store import Store
+from app.desk.values import Comparing
 from app.errors import guarded
+from app.store.history import History
 from app.store.turns import Turn, answered_until, asked_again, exchanges, instructed, within
+from core.ask import Ask
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
 from core.stats import AnswerStats
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
-    from app.desk.desk import Desk
+    from app.engine.client import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -41,75 +46,66 @@ def comparable(turns: list[Turn]) -> tuple[Turn | None, str]:
     return (last, "") if last.extra.get("ids") else (None, "")
 
 
-class Comparing:
-    """Compares the last answer of a desk's conversation; nothing else is answered meanwhile."""
+class Comparison:
+    """Compares the last answer of the open conversation; nothing else is answered meanwhile."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self.tokens = 0  # of the plain run so far
-        self.left_s: float | None = None  # if that becomes as long as the answer
-        self.running = False
+    def __init__(self, store: Store, engine: Runtime, history: History, books: Books) -> None:
+        self._store, self._engine, self._history, self._books = store, engine, history, books
 
     def begin(self) -> None:
         """Starts, where there is something to compare. Raises UserError, so where plain decoding would read
         behind the conversation's limit.
         """
-        desk = self._desk
-        turn, _why = comparable(desk.turns)
-        if turn is None or desk.refuse_while_busy():
+        turns, until = self._books.turns, self._store.state.until
+        turn, _why = comparable(turns)
+        if turn is None or self._store.refuse_while_busy():
             return
-        if desk.engine.state != "ready":
+        if self._engine.state != "ready":
             raise UserError(_("The engine is not ready yet. Compare in a moment."))
-        if not within(answered_until(desk.turns[-2], turn), desk.until):
+        if not within(answered_until(turns[-2], turn), until):
             words = _(
                 "This answer was given with more of the book than the limit, chapter {number}, lets be read "
                 "now. Regenerate it, then compare the new one."
             )
-            raise UserError(words.format(number=desk.until))
-        self.running, self.tokens, self.left_s = True, 0, None
-        run = threading.Thread(
-            target=self._run, args=(desk.conversation_id, desk.turns), name="compare", daemon=True
-        )
-        run.start()
-        desk.change()
+            raise UserError(words.format(number=until))
+        talk = self._store.update(comparing=Comparing()).conversation_id
+        threading.Thread(target=self._run, args=(talk, turns), name="compare", daemon=True).start()
 
     def stop(self) -> None:
         """Ends it; nothing is kept."""
-        if self.running:
-            self._desk.engine.stop()
+        if self._store.state.comparing:
+            self._engine.stop()
 
     def _run(self, talk: str, turns: list[Turn]) -> None:
         try:
-            guarded(lambda: self._compare(talk, turns), self._desk.say, None)
+            guarded(lambda: self._compare(talk, turns), self._store.say, None)
         finally:
-            self.running = False
-            self._desk.change()
+            self._store.update(comparing=None)
 
     def _compare(self, talk: str, turns: list[Turn]) -> None:
-        desk, question, answer = self._desk, turns[-2], turns[-1]
-        ask = replace(
-            asked_again(question),
-            book=desk.book,
+        question, answer = turns[-2:]
+        ask = Ask(
+            **asked_again(question),
+            book=self._books.current,
             conversation_id=talk,
             params={**answer.extra.get("params", {}), "mode": "autoregressive"},
-            history=exchanges(turns[:-2], desk.until),
+            history=exchanges(turns[:-2], self._store.state.until),
             until=answered_until(question, answer),
             instructions=instructed(question, answer),
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
             drawn=answer.extra.get("drawn") or {},
         )
         figures = AnswerStats()
-        for event in desk.engine.ask(ask):
+        for event in self._engine.ask(ask):
             figures.take(event)
             if isinstance(event, Delta) and (stats := figures.stats()):
-                self.tokens = stats.new_tokens
-                more = len(ask.compare) - self.tokens
-                self.left_s = more * stats.tbt_mean_ms / 1e3 if more > 0 and stats.tbt_mean_ms else None
-                desk.change()
+                more = len(ask.compare) - stats.new_tokens
+                left_s = more * stats.tbt_mean_ms / 1e3 if more > 0 and stats.tbt_mean_ms else None
+                self._store.update(comparing=Comparing(stats.new_tokens, left_s))
             elif isinstance(event, Failed):
-                desk.say(event.message)
+                self._store.say(event.message)
             elif isinstance(event, Finished) and event.reason != "user":
-                desk.history.compare(talk, answer.number, _found(event, answer))
+                self._history.compare(talk, answer.number, _found(event, answer))
 
 
 def _found(plain: Finished, answer: Turn) -> dict[str, Any]:

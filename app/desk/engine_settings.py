@@ -5,45 +5,47 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from app.store.preferences import differ
+from app.desk.models import ModelChoice
+from app.desk.store import Store
+from app.store.preferences import Preferences, differ
 
 if TYPE_CHECKING:
-    from app.desk.desk import Desk
+    from app.engine.client import Runtime
 
 
-class Running:
-    """Acts on a desk; knows what its engine was started with."""
+class EngineSettings:
+    """Knows what the engine was started with."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._settings = desk.preferences.settings
+    def __init__(
+        self, store: Store, engine: Runtime, preferences: Preferences, model_choice: ModelChoice
+    ) -> None:
+        self._store, self._engine, self._preferences = store, engine, preferences
+        self._model_choice = model_choice
+        self._settings = preferences.settings
 
     @property
     def unapplied(self) -> list[str]:
         """The settings that the engine will know when it is started again."""
-        return differ(self._settings, self._desk.preferences.settings)
+        return differ(self._settings, self._preferences.settings)
 
     def apply(self) -> None:
         """Starts the engine again with the settings as they are now."""
-        desk = self._desk
-        if desk.refuse_while_busy() or not self.unapplied:
+        if self._store.refuse_while_busy() or not self.unapplied:
             return
-        self._settings = desk.preferences.settings
-        threading.Thread(
-            target=desk.engine.renew, args=(self._settings,), name="settings", daemon=True
-        ).start()
-        desk.change()
+        self._settings = self._preferences.settings
+        given = (self._settings,)
+        threading.Thread(target=self._engine.renew, args=given, name="settings", daemon=True).start()
+        self._store.tell()
 
     def restart(self) -> None:
         """Starts a failed engine again."""
-        if self._desk.engine.state == "failed":
-            self._desk.engine.start()
-        self._desk.change()
+        if self._engine.state == "failed":
+            self._engine.start()
 
     def cancel_loading(self) -> None:
         """Goes back to the model and the settings before."""
-        before = self._desk.engine.cancel_loading()
+        before = self._engine.cancel_loading()
         if before is not None:
             self._settings = before
-            self._desk.used.went_back(before)
-        self._desk.change()
+            self._model_choice.went_back(before)
+        self._store.tell()

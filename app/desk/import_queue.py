@@ -11,11 +11,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.desk import ocr_install
+from app.desk.shelf import Shelf
+from app.desk.store import Store
 from app.desk.values import Notice, Opening
 from app.errors import in_words
 from app.models.progress import Stages
@@ -25,34 +26,31 @@ from core.errors import PasswordNeeded, ScannedPages, UserError
 from core.text.words import listed, sentences
 from core.text.words import translated as _
 
-if TYPE_CHECKING:
-    from app.desk.desk import Desk
-
 log = logging.getLogger(__name__)
 MOST_WAITING = 100
 TITLE_CHARS = 120
 
 
-class Intake:
-    """The file that is being read, if there is one. Uploads are deleted once they are read; samples are the
-    app's own and stay.
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What reads a file: its text, its cover (a JPEG, or empty), and whether OCR is there, or installs it."""
+
+    read: Callable[..., Document]
+    cover: Callable[..., bytes]
+    can_ocr: Callable[[], bool]
+    install_ocr: Callable[..., None] = ocr_install.install
+
+
+class ImportQueue:
+    """The file that is being read, if there is one, and those behind it. Uploads are deleted once they are
+    read; `samples` are the app's own and stay.
     """
 
     def __init__(
-        self,
-        desk: Desk,
-        *,
-        upload_dir: Path,
-        read: Callable[..., Document],
-        cover: Callable[..., bytes],
-        can_ocr: Callable[[], bool],
-        samples: tuple[Path, ...],
+        self, store: Store, shelf: Shelf, readers: Readers, *, uploads: Path, samples: tuple[Path, ...] = ()
     ) -> None:
         self.samples = samples
-        self.install = ocr_install.install
-        self.opening: Opening | None = None
-        self._desk, self._upload_dir = desk, upload_dir.resolve()
-        self._read, self._cover, self._can_ocr = read, cover, can_ocr
+        self._store, self._shelf, self._readers, self._uploads = store, shelf, readers, uploads
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._told_of = 0  # files of this row that failed
@@ -63,18 +61,14 @@ class Intake:
         for one that is none.
         """
         title = " ".join(title.split())[:TITLE_CHARS]
-        self._open(Opening(self.uploaded(path), name, _("Opening"), title=title))
+        self._open(Opening(uploaded(self._uploads, path), name, _("Opening"), title=title))
 
-    def uploaded(self, path: str) -> Path:
-        """The upload at `path`. Raises UserError for any other path: they come from the browser."""
-        real = Path(path).resolve()
-        if not real.is_relative_to(self._upload_dir) or not real.is_file():
-            raise UserError(_("That file did not arrive. Please drop it again."))
-        return real
-
-    def refuse(self, name: str, reason: str) -> None:
-        """Says why a dropped file was not taken."""
-        self._desk.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
+    def refuse(self, name: str, limit_mb: int) -> None:
+        """Says why the page did not take a file: larger than so many MB, or lost on the way."""
+        reason = _("It could not be copied into the app.")
+        if limit_mb:
+            reason = _("It is larger than the limit of {limit} MB.").format(limit=limit_mb)
+        self._store.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
 
     def sample(self, name: str) -> None:
         """Opens one of the app's own books."""
@@ -92,35 +86,34 @@ class Intake:
         for path in paths:
             if Path(path) not in there:
                 self._tell(_("There is no file {path}.").format(path=path))
-        self._desk.change()
 
     def read_apart(
         self, path: Path, *, progress: Callable[..., None], should_stop: Callable[[], bool]
     ) -> tuple[Document, bytes]:
         """A file for somebody else than the person, and its cover; the file stays. Raises UserError."""
-        document = self._read(path, password=None, ocr=False, progress=progress, should_stop=should_stop)
-        return _named(document, path.name), self._cover(path, password=None, should_stop=should_stop)
+        readers = self._readers
+        document = readers.read(path, password=None, ocr=False, progress=progress, should_stop=should_stop)
+        return _named(document, path.name), readers.cover(path, password=None, should_stop=should_stop)
 
     def give_password(self, password: str) -> None:
         """Tries again to open the locked file."""
-        opening = self.opening
+        opening = self._store.state.opening
         if opening and opening.locked:
             self._open_again(replace(opening, locked=False, password=password))
 
     def read_pictures(self) -> None:
         """Reads the file that waits again, its scanned pages by OCR."""
-        opening = self.opening
+        opening = self._store.state.opening
         if opening and opening.offer and not opening.installs:
             self._open_again(replace(opening, offer="", ocr=True))
 
     def install_ocr(self) -> None:
         """Installs OCR, and has it read the file that waits for it."""
-        opening = self.opening
-        if opening and opening.installs and not self._desk.refuse_while_busy():
-            self.opening = replace(opening, offer="", stage=_("Installing OCR"))
+        opening = self._store.state.opening
+        if opening and opening.installs and not self._store.refuse_while_busy():
             self._cancelled.clear()
+            self._store.update(opening=replace(opening, offer="", stage=_("Installing OCR")))
             threading.Thread(target=self._install, args=(opening,), name="ocr", daemon=True).start()
-            self._desk.change()
 
     def _install(self, opening: Opening) -> None:
         """The file waits again where it does not come to that."""
@@ -129,19 +122,18 @@ class Intake:
 
         def progress(stage: str, fraction: float | None = None) -> None:
             left_s = paced.left_s(stage, fraction)
-            self.opening = replace(opening, offer="", stage=stage, fraction=fraction, left_s=left_s)
-            self._desk.change()
+            shown = replace(opening, offer="", stage=stage, fraction=fraction, left_s=left_s)
+            self._store.update(opening=shown)
 
         try:
-            self.install(progress, self._cancelled.is_set)
+            self._readers.install_ocr(progress, self._cancelled.is_set)
         except (UserError, OSError) as error:
-            self._desk.say(in_words(error))
+            self._store.say(in_words(error))
             self._cancelled.set()
         if self._cancelled.is_set():
-            self.opening = opening
-            self._desk.change()
+            self._store.update(opening=opening)
         else:
-            self.opening = replace(opening, installs=False)
+            self._store.update(opening=replace(opening, installs=False))
             self.read_pictures()
 
     def stop(self) -> None:
@@ -156,75 +148,74 @@ class Intake:
         """Gives up on the file, also on one that waits for the person; those behind it are read."""
         self._cancelled.set()
         with self._lock:
-            given_up = self.opening if self.opening and self.opening.waiting else None
+            opening = self._store.state.opening
+            given_up = opening if opening and opening.waiting else None
             if given_up:
                 _drop(given_up)
-                self.opening = None
+                self._store.update(opening=None)
         if given_up:
             self._go_on()
-        self._desk.change()
 
     # --- inside
 
     def _open(self, opening: Opening) -> None:
-        if self._desk.refuse_while_busy():
+        if self._store.refuse_while_busy():
             _drop(opening)
         else:
             self._take_in(opening)
 
     def _take_in(self, opening: Opening) -> None:
         with self._lock:
-            before = self.opening if self.opening and self.opening.path != opening.path else None
+            now = self._store.state.opening
+            before = now if now and now.path != opening.path else None
             if before is not None and not before.waiting:
                 self._wait_in_line(opening)
                 return
-            self.opening = replace(opening, behind=len(self._queue))
+            self._told_of = 0
+            shown = replace(opening, behind=len(self._queue))
+            self._store.update(lambda now: replace(now, opening=shown, notice=now.undo_offer))
         if before:
             _drop(before)
-        self._desk.notice, self._told_of = self._desk.removal.offer, 0
         self._begin(opening)
 
     def _begin(self, opening: Opening) -> None:
         self._cancelled.clear()
         threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
-        self._desk.change()
 
     def _wait_in_line(self, opening: Opening) -> None:
         if len(self._queue) >= MOST_WAITING:
             _drop(opening)
             words = _("{count} files wait already. Drop “{name}” again when they are read.")
-            self._desk.say(words.format(count=len(self._queue), name=opening.name))
+            self._store.say(words.format(count=len(self._queue), name=opening.name))
             return
         self._queue.append(opening)
-        self.opening = replace(self.opening, behind=len(self._queue))
-        self._desk.change()
+        self._store.update(opening=replace(self._store.state.opening, behind=len(self._queue)))
 
     def _go_on(self) -> None:
         """Reads the next file that waits, if the one before does not wait for the person."""
         with self._lock:
-            if self.opening is not None or not self._queue:
+            if self._store.state.opening is not None or not self._queue:
                 return
             opening = self._queue.popleft()
-            self.opening = replace(opening, behind=len(self._queue))
+            self._store.update(opening=replace(opening, behind=len(self._queue)))
         self._begin(opening)
 
     def _tell(self, words: str) -> None:
         """What became of a file. What was told of the one before stays: nobody has read it yet."""
-        before = self._desk.notice
+        before = self._store.state.notice
         if before and before.kind == "error" and self._told_of > 0:
             words = sentences(before.text, words)
         self._told_of += 1
-        self._desk.notice = Notice(words)
+        self._store.say(words)
 
     def _open_again(self, opening: Opening) -> None:
-        if self._desk.refuse_while_busy():
+        if self._store.refuse_while_busy():
             return
         if opening.path.is_file():
             self._open(replace(opening, stage=_("Opening"), fraction=None))
         else:  # uploads do not wait for ever
-            self.opening = None
             words = _("“{name}” was deleted here in the meantime. Please drop it again.")
-            self._desk.say(words.format(name=opening.name))
+            self._store.update(opening=None, notice=Notice(words.format(name=opening.name)))
 
     def _read_file(self, opening: Opening) -> None:
         done: Opening | None = None
@@ -232,10 +223,10 @@ class Intake:
             done = self._shelved(opening)
         except PasswordNeeded as error:
             done = replace(opening, locked=True)
-            self._desk.notice = Notice(str(error)) if opening.password else self._desk.removal.offer
+            self._hint(str(error) if opening.password else "")
         except ScannedPages as error:
             done = self._offered(opening, str(error))
-            self._desk.notice = self._desk.removal.offer if done else Notice(str(error))
+            self._hint("" if done else str(error))
         except UserError as error:
             several = self._queue or self._told_of
             self._tell(listed((opening.name, error), ": ") if several else str(error))
@@ -250,9 +241,12 @@ class Intake:
         finally:
             if done is None:
                 _drop(opening)
-            self.opening = done
-            self._desk.change()
+            self._store.update(opening=done)
             self._go_on()
+
+    def _hint(self, words: str) -> None:
+        """Says why the file waits for the person, where that is not asked in a box of its own."""
+        self._store.update(lambda now: replace(now, notice=Notice(words) if words else now.undo_offer))
 
     def _shelved(self, opening: Opening) -> Opening | None:
         """Reads the file and hands the book over. Returns the file when it is to wait for a word about its
@@ -264,11 +258,10 @@ class Intake:
         def progress(stage: str, fraction: float | None = None) -> None:
             how_far = {"stage": stage, "fraction": fraction, "left_s": paced.left_s(stage, fraction)}
             with self._lock:
-                self.opening = replace(opening, **how_far, behind=len(self._queue))
-            self._desk.change()
+                self._store.update(opening=replace(opening, **how_far, behind=len(self._queue)))
 
         with self._cover_beside(opening) as cover:
-            document = self._read(
+            document = self._readers.read(
                 opening.path,
                 password=opening.password,
                 ocr=opening.ocr,
@@ -277,10 +270,10 @@ class Intake:
             )
             if self._cancelled.is_set():
                 return None
-            told = self._desk.notice if self._told_of else None  # of the files before, and not read yet
+            told = self._store.state.notice if self._told_of else None  # of the files before: not read yet
             book = _named(document, opening.name, opening.title)
-            self._desk.shelf.put(book, cover=cover.result(), again=opening.ocr)
-            self._desk.notice = self._desk.notice or told
+            self._shelf.put(book, cover=cover.result(), again=opening.ocr)
+            self._store.update(lambda now: replace(now, notice=now.notice or told))
         if not document.pictures:
             return None
         pages = len(document.page_starts)
@@ -292,12 +285,10 @@ class Intake:
     @contextlib.contextmanager
     def _cover_beside(self, opening: Opening) -> Iterator[Future[bytes]]:
         """The book's cover, looked for while the block reads its text; given up when the block ends first."""
-        ended = threading.Event()
+        ended, look = threading.Event(), self._readers.cover
         with ThreadPoolExecutor(1, thread_name_prefix="cover") as beside:
             try:
-                yield beside.submit(
-                    self._cover, opening.path, password=opening.password, should_stop=ended.is_set
-                )
+                yield beside.submit(look, opening.path, password=opening.password, should_stop=ended.is_set)
             finally:
                 ended.set()
 
@@ -305,8 +296,18 @@ class Intake:
         """The file, waiting for a word about its pictures; None where OCR has read them."""
         if opening.ocr:
             return None
-        there = self._can_ocr()
+        there = self._readers.can_ocr()
         return replace(opening, offer=words if there else words.removesuffix(how_to()), installs=not there)
+
+
+def uploaded(folder: Path, path: str) -> Path:
+    """The upload at `path` in the `folder` where they arrive. Raises UserError for any other path: they come
+    from the browser.
+    """
+    real = Path(path).resolve()
+    if not real.is_relative_to(folder.resolve()) or not real.is_file():
+        raise UserError(_("That file did not arrive. Please drop it again."))
+    return real
 
 
 def _drop(opening: Opening) -> None:

@@ -6,77 +6,58 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
-from app.desk.values import Passage
+from app.desk.store import Store
+from app.desk.values import BookSearch, Passage
+from app.store.library import Library
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
 from core.config import checked
 from core.documents.document import Document
-from core.documents.finding import Finder, Found
+from core.documents.finding import Finder
 from core.text.words import translated as _
-
-if TYPE_CHECKING:
-    from app.store.library import Library
 
 WANTED_CHARS = 200
 _REACH_CHARS = 40_000  # how far behind its paragraph a selected passage is looked for
 
 
-class OpenBook:
-    """`whole()`: the open book, None without one; `until()`: the chapter behind which nothing is shown;
-    `changed` is called after every change of what is. Thread-safe.
-    """
+class Reader:
+    """The open book in the reader pane. Thread-safe."""
 
-    def __init__(
-        self,
-        library: Library,
-        *,
-        whole: Callable[[], Document | None],
-        until: Callable[[], int | None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._library, self._whole, self._until, self._changed = library, whole, until, changed
+    def __init__(self, store: Store, library: Library) -> None:
+        self._store, self._library = store, library
         self._lock = threading.RLock()
         self._finder: tuple[int, Finder] | None = None
-        self.passage = Passage()
-        self.notebook = Notebook()
-        self.wanted, self.exact, self.found = "", False, Found()
-        self.unfolded = -1  # where the chapter begins of which all places are shown
 
     @property
     def bookmarks(self) -> tuple[Bookmark, ...]:
         """Those that may be shown."""
-        book = self._known()
-        return tuple(one for one in self.notebook.bookmarks if book and one.offset < len(book.text))
+        return shown_bookmarks(self._known(), self._store.state.notebook)
 
-    def open(self) -> None:
-        """Goes to where the book was left, at first to its first chapter."""
-        whole = self._whole()
-        with self._lock:
-            self.wanted, self.found, self._finder = "", Found(), None
-            if whole is None:
-                self.passage, self.notebook = Passage(), Notebook()
-                return
-            self.notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
-            first = whole.chapters[0].start if whole.chapters else 0
-            self.passage = Passage(first if self.notebook.position is None else self.notebook.position)
-            self._keep_inside()
+    def opened(self, whole: Document | None, until: int | None) -> dict[str, Any]:
+        """The fields of the state that show a book where it was left, at first at its first chapter."""
+        if whole is None:
+            return {"passage": Passage(), "notebook": Notebook(), "book_search": BookSearch()}
+        notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
+        first = whole.chapters[0].start if whole.chapters else 0
+        passage = Passage(first if notebook.position is None else notebook.position)
+        passage = _inside(as_known(whole, until), passage)
+        return {"passage": passage, "notebook": notebook, "book_search": BookSearch()}
 
     def show(self, offset: int, length: int = 0) -> None:
         """Goes to a place, and marks `length` characters there."""
         book = self._known()
         if book and 0 <= offset < max(1, len(book.text)):
-            self.passage = Passage(offset, max(0, min(length, len(book.text) - offset)))
+            length = max(0, min(length, len(book.text) - offset))
             self.stand(offset)
-            self._changed()
+            self._store.update(passage=Passage(offset, length))
 
     def stand(self, offset: int) -> None:
         """The person reads on from here; nothing is shown anew."""
-        book = self._known()
-        if book and 0 <= offset < len(book.text) and offset != self.notebook.position:
-            self._write(book, replace(self.notebook, position=offset))
+        book, notebook = self._known(), self._store.state.notebook
+        if book and 0 <= offset < len(book.text) and offset != notebook.position:
+            self._write(book, replace(notebook, position=offset))
 
     def turn(self, step: int) -> None:
         """Goes to the beginning of a chapter: the next with 1, the one before with -1. At an end nothing
@@ -85,33 +66,30 @@ class OpenBook:
         book = self._known()
         if book is None:
             return
-        at = book.sections.index(book.section_at(self.passage.offset)) + step
+        at = book.sections.index(book.section_at(self._store.state.passage.offset)) + step
         if 0 <= at < len(book.sections):
             self.show(book.sections[at].start)
 
     def look_for(self, words: str, *, exact: bool) -> None:
         """Finds all places of the words; none: the list goes away."""
-        book = self._known()
-        if book is None:
-            return
-        words, self.unfolded = words.strip()[:WANTED_CHARS], -1
-        with self._lock:
-            edition = hash(book.text)
-            if self._finder is None or self._finder[0] != edition:
-                self._finder = edition, Finder(book.text)
-            self.wanted, self.exact = words, exact
-            self.found = self._finder[1].find(words, exact=exact)
-        self._changed()
+        if book := self._known():
+            self._store.update(book_search=self._found(book, words.strip()[:WANTED_CHARS], exact))
 
     def unfold(self, chapter: int) -> None:
         """Shows all places that were found in the chapter that begins there."""
-        self.unfolded = chapter
-        self._changed()
+        self._store.update(lambda now: replace(now, book_search=replace(now.book_search, unfolded=chapter)))
 
-    def limited(self) -> None:
-        """The limit has changed: what was found may lie behind it, and where the book stands open too."""
-        self._keep_inside()
-        self.look_for(self.wanted, exact=self.exact)
+    def limited(self, until: int | None) -> dict[str, Any]:
+        """The fields of the state that keep inside of a new limit: what was found may lie behind it, and
+        where the book stands open too.
+        """
+        now = self._store.state
+        whole = self._library.find(now.book_id)
+        if whole is None:
+            return {}
+        book, search = as_known(whole, until), now.book_search
+        found = self._found(book, search.wanted, search.exact)
+        return {"passage": _inside(book, now.passage), "book_search": found}
 
     def mark(self, paragraph: int, words: str) -> None:
         """A bookmark at the words, which stand somewhere from the `paragraph` on."""
@@ -120,31 +98,29 @@ class OpenBook:
         if spans:
             start, end = spans
             kept = book.text[start : min(end, start + WORDS_CHARS)]
-            self._write(book, self.notebook.with_bookmark(Bookmark(start, end - start, kept)))
-            self._changed()
+            notebook = self._store.state.notebook
+            self._write(book, notebook.with_bookmark(Bookmark(start, end - start, kept)))
 
     def note(self, offset: int, note: str) -> None:
         """Writes a note to the bookmark at `offset`, in place of the one there."""
-        book = self._known()
-        for one in self.notebook.bookmarks if book else ():
+        book, notebook = self._known(), self._store.state.notebook
+        for one in notebook.bookmarks if book else ():
             if one.offset == offset:
                 noted = replace(one, note=note.strip()[:NOTE_CHARS])
-                self._write(book, self.notebook.with_bookmark(noted))
-                self._changed()
+                self._write(book, notebook.with_bookmark(noted))
 
     def unmark(self, offset: int) -> None:
         """Takes a bookmark and its note away."""
         if book := self._known():
-            self._write(book, self.notebook.without_bookmark(offset))
-            self._changed()
+            self._write(book, self._store.state.notebook.without_bookmark(offset))
 
     def instruct(self, text: str) -> None:
         """The person's own instructions for every answer about this book; empty: none. Raises UserError where
         they are too long.
         """
         if book := self._known():
-            self._write(book, replace(self.notebook, instructions=checked("instructions", text)))
-            self._changed()
+            instructions = checked("instructions", text)
+            self._write(book, replace(self._store.state.notebook, instructions=instructions))
 
     def noted(self) -> list[tuple[str, str, str]]:
         """The bookmarks that may be shown, for an export: (words, place, note)."""
@@ -159,17 +135,32 @@ class OpenBook:
         return "\n\n".join(["## " + _("Bookmarks and notes"), *parts]) if parts else ""
 
     def _known(self) -> Document | None:
-        return as_known(book, self._until()) if (book := self._whole()) else None
+        state = self._store.state
+        return as_known(book, state.until) if (book := self._library.find(state.book_id)) else None
 
-    def _keep_inside(self) -> None:
-        book = self._known()
-        if book and self.passage.offset + self.passage.length > len(book.text):
-            self.passage = Passage(book.section_at(max(0, len(book.text) - 1)).start)
+    def _found(self, book: Document, words: str, exact: bool) -> BookSearch:
+        with self._lock:
+            edition = hash(book.text)
+            if self._finder is None or self._finder[0] != edition:
+                self._finder = edition, Finder(book.text)
+            return BookSearch(words, exact, self._finder[1].find(words, exact=exact))
 
     def _write(self, book: Document, notebook: Notebook) -> None:
         with self._lock:
-            self.notebook = notebook
             self._library.write_notebook(book.sha256, notebook)
+            self._store.update(notebook=notebook)
+
+
+def shown_bookmarks(book: Document | None, notebook: Notebook) -> tuple[Bookmark, ...]:
+    """The bookmarks in what may be read of a book."""
+    return tuple(one for one in notebook.bookmarks if book and one.offset < len(book.text))
+
+
+def _inside(book: Document, passage: Passage) -> Passage:
+    """The passage, or the beginning of the last section where it lies behind what may be read."""
+    if passage.offset + passage.length > len(book.text):
+        return Passage(book.section_at(max(0, len(book.text) - 1)).start)
+    return passage
 
 
 def as_known(book: Document, until: int | None) -> Document:

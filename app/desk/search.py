@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from app.desk.chapters import Chapters
 from app.desk.reader import as_known, where
+from app.desk.store import Store
 from app.store.fulltext import Said
-from app.store.library import BookEntry
+from app.store.history import History
+from app.store.library import BookEntry, Library
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.documents.finding import Finder
 
-if TYPE_CHECKING:
-    from app.desk.desk import Desk
-
+WANTED_CHARS = 200
 AROUND_CHARS = 70  # on each side of what was found
 
 
@@ -52,63 +52,69 @@ class Results:
     withheld: int = 0
 
 
-def search(desk: Desk, wanted: str) -> Results:
-    """What holds these words; nothing where none are wanted."""
-    if not wanted:
-        return Results()
-    entries, found, withheld = desk.library.entries(), {}, 0
-    books = tuple(one for one in entries if Finder(f"{one.title}\n{one.author}").find(wanted).count)
-    turns = desk.history.search(wanted)
-    for entry in entries:
-        limit = _limit(desk, entry.id)
-        said = [one for one in turns if one.book_id == entry.id]
-        shown = [one for one in said if limit is None or (one.until is not None and one.until <= limit)]
-        written, behind = _written(desk, entry.id, limit, wanted)
-        found[entry] = (*(_heard(one, wanted) for one in shown), *written)
-        withheld += len(said) - len(shown) + behind
-    return Results(wanted, books, tuple((entry, heard) for entry, heard in found.items() if heard), withheld)
+class ShelfSearch:
+    """Looks for words on the whole shelf; the state says for which."""
 
+    def __init__(self, store: Store, library: Library, history: History, chapters: Chapters) -> None:
+        self._store, self._library = store, library
+        self._history, self._chapters = history, chapters
 
-def _limit(desk: Desk, book_id: str) -> int | None:
-    """How far the book may be read: as it is open, else as it would open."""
-    if book_id == desk.book_id:
-        return desk.until
-    talks = desk.history.conversations(book_id)
-    return talks[0].until if talks else None
+    def look_for(self, words: str) -> None:
+        """Looks for the words in titles, authors and all that was said; none: the shelf is shown again."""
+        self._store.update(shelf_search=words.strip()[:WANTED_CHARS])
 
+    def results(self, wanted: str) -> Results:
+        """What holds these words now; nothing where none are wanted."""
+        if not wanted:
+            return Results()
+        entries, found, withheld = self._library.entries(), {}, 0
+        books = tuple(one for one in entries if Finder(f"{one.title}\n{one.author}").find(wanted).count)
+        turns = self._history.search(wanted)
+        for entry in entries:
+            limit = self._limit(entry.id)
+            said = [one for one in turns if one.book_id == entry.id]
+            shown = [one for one in said if limit is None or (one.until is not None and one.until <= limit)]
+            written, behind = self._written(entry.id, limit, wanted)
+            found[entry] = (*(_heard(one, wanted) for one in shown), *written)
+            withheld += len(said) - len(shown) + behind
+        said = tuple((entry, heard) for entry, heard in found.items() if heard)
+        return Results(wanted, books, said, withheld)
 
-def _written(desk: Desk, book_id: str, limit: int | None, wanted: str) -> tuple[list[Heard], int]:
-    """Notes and kept summaries that hold the words, and how many lie behind the limit. The book's text is
-    only needed where there are any.
-    """
-    noted = any(_holds(one.note, wanted) for one in desk.library.notebook(book_id).bookmarks)
-    told = any(_holds(text, wanted) for text in desk.library.summaries(book_id).values())
-    if not noted and not told:
-        return [], 0
-    try:
-        whole = desk.library.get(book_id)
-    except KeyError:
-        return [], 0  # damaged: nothing can be shown in it
-    book = as_known(whole, limit)
-    every = [*_notes(desk, whole, wanted), *_summaries(desk, whole, wanted)]
-    shown = [one for one in every if one.offset < len(book.text)]
-    return shown, len(every) - len(shown)
+    def _limit(self, book_id: str) -> int | None:
+        """How far the book may be read: as it is open, else as it would open."""
+        state = self._store.state
+        if book_id == state.book_id:
+            return state.until
+        talks = self._history.conversations(book_id)
+        return talks[0].until if talks else None
 
+    def _written(self, book_id: str, limit: int | None, wanted: str) -> tuple[list[Heard], int]:
+        """Notes and kept summaries that hold the words, and how many lie behind the limit. The book's text is
+        only needed where there are any.
+        """
+        noted = any(_holds(one.note, wanted) for one in self._library.notebook(book_id).bookmarks)
+        told = any(_holds(text, wanted) for text in self._library.summaries(book_id).values())
+        whole = self._library.find(book_id) if noted or told else None
+        if whole is None:
+            return [], 0  # or damaged: nothing can be shown in it
+        book = as_known(whole, limit)
+        every = [*self._notes(whole, wanted), *self._summaries(whole, wanted)]
+        shown = [one for one in every if one.offset < len(book.text)]
+        return shown, len(every) - len(shown)
 
-def _notes(desk: Desk, book: Document, wanted: str) -> Iterator[Heard]:
-    for one in desk.library.notebook(book.sha256).settled_in(book.text).bookmarks:
-        if _holds(one.note, wanted):
-            place = "" if one.lost else where(book, one.offset)
-            around = _around(one.note, wanted)
-            yield Heard("note", place, *around, offset=one.offset, length=0 if one.lost else one.length)
+    def _notes(self, book: Document, wanted: str) -> Iterator[Heard]:
+        for one in self._library.notebook(book.sha256).settled_in(book.text).bookmarks:
+            if _holds(one.note, wanted):
+                place = "" if one.lost else where(book, one.offset)
+                around = _around(one.note, wanted)
+                yield Heard("note", place, *around, offset=one.offset, length=0 if one.lost else one.length)
 
-
-def _summaries(desk: Desk, book: Document, wanted: str) -> Iterator[Heard]:
-    chapters = book_chapters(book)
-    for number, text in sorted(desk.tree.summaries(book).items()):
-        if _holds(text, wanted):
-            one = chapters[number - 1]
-            yield Heard("summary", one.title, *_around(text, wanted), offset=one.start)
+    def _summaries(self, book: Document, wanted: str) -> Iterator[Heard]:
+        chapters = book_chapters(book)
+        for number, text in sorted(self._chapters.summaries(book).items()):
+            if _holds(text, wanted):
+                one = chapters[number - 1]
+                yield Heard("summary", one.title, *_around(text, wanted), offset=one.start)
 
 
 def _heard(one: Said, wanted: str) -> Heard:

@@ -12,88 +12,102 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from app.desk.books import Books
+from app.desk.state import AppState
+from app.desk.store import Store
 from app.desk.values import Notice
 from app.errors import guarded
+from app.store.history import History
+from app.store.library import Library
 from core.text.words import sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
-    from app.desk.desk import Desk
+    from app.engine.client import Runtime
 
 log = logging.getLogger(__name__)
 UNDO_S = 10.0
 
 
-class Removal:
-    """Acts on a desk. The marks stand in the history and in the library; this decides when they count.
-    `clock`: of this process alone, since no mark outlives it.
+class Trash:
+    """The marks stand in the history and in the library; this decides when they count. `clock`: of this
+    process alone, since no mark outlives it.
     """
 
-    def __init__(self, desk: Desk, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._desk, self._clock = desk, clock
+    def __init__(
+        self,
+        store: Store,
+        library: Library,
+        history: History,
+        *,
+        engine: Runtime,
+        books: Books,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._library, self._history = store, library, history
+        self._engine, self._books, self._clock = engine, books, clock
         self._timer: threading.Timer | None = None
 
-    def mark(self, name: str, set_mark: Callable[[str, float], object], words: str) -> None:
-        """Marks what is called `name` with `set_mark(name, now)`, offers to undo it, and has it purged."""
-        set_mark(name, self._clock())
-        names = (*(self.offer.undo if self.offer else ()), name)
-        if len(names) > 1:
-            more = _("Undo takes back the last {count} deletions.").format(count=len(names))
-            words = sentences(words, more)
-        self._desk.notice = Notice(words, "info", undo=names)
-        if self._timer:
-            self._timer.cancel()
-        say = self._desk.say
-        self._timer = threading.Timer(UNDO_S + 0.1, lambda: guarded(self.purge, say, None))
-        self._timer.daemon = True
-        self._timer.start()
+    def throw_book(self, book_id: str) -> None:
+        """Takes a book off the page with all that belongs to it."""
+        entry = next((one for one in self._library.entries() if one.id == book_id), None)
+        if self._store.refuse_while_busy() or entry is None:
+            return
+        self._library.mark_forgotten(book_id, self._clock())
+        words = _("“{title}” is deleted, with its conversations and notes.").format(title=entry.title)
+        self._offer_undo(book_id, words)
+        if self._store.state.book_id == book_id:
+            self._books.put_away()
 
-    @property
-    def offer(self) -> Notice | None:
-        """The message that is shown, where it can undo a deletion: it stays, whatever is opened meanwhile."""
-        notice = self._desk.notice
-        return notice if notice and notice.undo else None
+    def throw_conversation(self, conversation_id: str) -> None:
+        """Takes a conversation off the page."""
+        if not conversation_id or self._store.refuse_while_busy():
+            return
+        self._history.mark_forgotten(conversation_id, self._clock())
+        self._offer_undo(conversation_id, _("The conversation is deleted."))
+        if self._store.state.conversation_id == conversation_id:
+            self._store.update(conversation_id="", answer=None)
+
+    def throw_open_conversation(self) -> None:
+        """Takes the open conversation off the page."""
+        self.throw_conversation(self._store.state.conversation_id)
 
     def withdraw(self, name: str) -> None:
         """Offers no longer to bring back what is called `name`: it is gone, or back already."""
-        if offer := self.offer:
+
+        def without(now: AppState) -> AppState:
+            offer = now.undo_offer
+            if offer is None:
+                return now
             left = tuple(one for one in offer.undo if one != name)
-            self._desk.notice = replace(offer, undo=left) if left else None
+            return replace(now, notice=replace(offer, undo=left) if left else None)
+
+        self._store.update(without)
 
     def restore(self, names: str) -> None:
         """Brings back what is called by these names, with spaces between, and opens the last of them."""
-        desk, offer = self._desk, self.offer
-        if desk.refuse_while_busy():
+        offer = self._store.state.undo_offer
+        if self._store.refuse_while_busy():
             if offer:  # why not now, and the button for later
-                desk.notice = replace(desk.notice or offer, undo=offer.undo)
-                desk.change()
+                self._store.update(
+                    lambda now: replace(now, notice=replace(now.notice or offer, undo=offer.undo))
+                )
             return
         back = [open_it for name in names.split() if (open_it := self._unmark(name))]
-        desk.notice = None if back else Notice(_("It was too late: that is gone."), "info")
+        self._store.update(notice=None if back else Notice(_("It was too late: that is gone."), "info"))
         if back:
             back[-1]()
-        desk.shelf_changed()
-
-    def _unmark(self, name: str) -> Callable[[], None] | None:
-        """Takes the mark away; what opens the book or conversation, None where it is gone."""
-        desk = self._desk
-        if desk.library.unmark_forgotten(name):
-            return lambda: desk.select_book(name)
-        if desk.history.unmark_forgotten(name):
-            return lambda: desk.shelf.open_said(desk.history.book_of(name) or desk.book_id, name)
-        return None
 
     def purge(self, *, all_of_them: bool = False) -> None:
         """Deletes for good what was taken away UNDO_S ago."""
-        desk = self._desk
         before = float("inf") if all_of_them else self._clock() - UNDO_S
-        for book_id in desk.library.forgotten(before):
+        for book_id in self._library.forgotten(before):
             self._delete_book(book_id)
             self.withdraw(book_id)
-        for conversation_id in desk.history.purge(before):
-            desk.engine.forget(conversation_id)
+        for conversation_id in self._history.purge(before):
+            self._engine.forget(conversation_id)
             self.withdraw(conversation_id)
-        desk.change()
+        self._store.tell()
 
     def settle(self) -> None:
         """Deletes what an earlier run had marked. What cannot be is logged, and stays off the page."""
@@ -108,10 +122,34 @@ class Removal:
             self._timer.cancel()
             self.settle()
 
+    def _offer_undo(self, name: str, words: str) -> None:
+        """Says what was marked, offers to undo it, and has it purged."""
+
+        def offered(now: AppState) -> AppState:
+            names = (*(now.undo_offer.undo if now.undo_offer else ()), name)
+            more = _("Undo takes back the last {count} deletions.").format(count=len(names))
+            text = sentences(words, more) if len(names) > 1 else words
+            return replace(now, notice=Notice(text, "info", undo=names))
+
+        self._store.update(offered)
+        if self._timer:
+            self._timer.cancel()
+        self._timer = threading.Timer(UNDO_S + 0.1, lambda: guarded(self.purge, self._store.say, None))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _unmark(self, name: str) -> Callable[[], None] | None:
+        """Takes the mark away; what opens the book or conversation, None where it is gone."""
+        if self._library.unmark_forgotten(name):
+            return lambda: self._books.select(name)
+        if self._history.unmark_forgotten(name):
+            book_id = self._history.book_of(name) or self._store.state.book_id
+            return lambda: self._books.open_conversation(name, book_id)
+        return None
+
     def _delete_book(self, book_id: str) -> None:
         """The library last: the mark lies there, and whatever was interrupted is done again."""
-        desk = self._desk
-        for conversation_id in desk.history.forget_book(book_id):
-            desk.engine.forget(conversation_id)
-        desk.engine.forget_book(book_id)
-        desk.library.forget(book_id)
+        for conversation_id in self._history.forget_book(book_id):
+            self._engine.forget(conversation_id)
+        self._engine.forget_book(book_id)
+        self._library.forget(book_id)

@@ -1,15 +1,22 @@
-"""What lies on the desk beside books and turns: values only. The desk changes them, the page shows them."""
+"""What lies on the desk beside books and turns, one value each: services make them, the page shows them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from app.store.relocation import Move
+from app.store.turns import Turn, wording
+from core.ask import Ask
+from core.documents.finding import Found
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A message above the conversation. `kind`: info | error. `undo`: the books and conversations it can
-    bring back, the one deleted last at the end."""
+    bring back, the one deleted last at the end.
+    """
 
     text: str
     kind: str = "error"
@@ -50,3 +57,62 @@ class Passage:
 
     offset: int = 0
     length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BookSearch:
+    """What was looked for in the open book. `unfolded`: where the chapter begins of which all places are
+    shown.
+    """
+
+    wanted: str = ""
+    exact: bool = False
+    found: Found = Found()
+    unfolded: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOverflow:
+    """A question that waits: the context cannot hold it with all that was said. `oldest` of `count` questions
+    would have to be left out. `room`: core.conversation.turns.Turns.room.
+    """
+
+    ask: Ask
+    oldest: int
+    count: int
+    room: dict[str, Any]
+    retells: bool  # whether there is room for a summary in their place
+    instead_of: Turn | None = None
+
+    @property
+    def wording(self) -> str:
+        """What was asked."""
+        return wording(self.ask)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """A plain run beside an answer: its tokens so far, and until it is as long as the answer."""
+
+    tokens: int = 0
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReadings:
+    """Of books that were read: bytes in all, the most there may be, and (title, bytes) of those on the
+    shelf.
+    """
+
+    bytes: int
+    quota_bytes: int
+    books: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A move of the data folder that waits for a yes (`done` None), or is under way."""
+
+    move: Move
+    done: int | None = None  # bytes
+    left_s: float | None = None

@@ -52,8 +52,13 @@ class Supervisor:
         self.context_tokens = 0
         self.stored_as = ""  # whose snapshots are this model's; see Engine
         self.stored = 0  # rises when the engine has used idle time to store what it read
-        # called after every change of these, from any thread and with the lock held: it must only take notice
-        self.changed: Callable[[], None] = lambda: None
+        self._watcher: Callable[[], None] = lambda: None
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` is called after every change of state, error, loading, plan, model and stored, from any
+        thread and with the lock held: it must only take notice.
+        """
+        self._watcher = told
 
     def start(self) -> None:
         """Start the engine process unless one runs, and return at once. Also the way out of "failed"."""
@@ -230,7 +235,7 @@ class Supervisor:
 
     def _tell(self) -> None:
         self._changed.notify_all()
-        self.changed()
+        self._watcher()
 
 
 def _failed(message: str) -> dict[str, Any]:

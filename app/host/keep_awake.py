@@ -15,10 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from app.desk.desk import Desk
+from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 WHY = "Reading a book"
@@ -106,16 +103,6 @@ def inhibitor(
         asked = ["--what=idle:sleep", "--mode=block", "--who=TriForce Chat", f"--why={WHY}"]
         return Helper([program, *asked, "cat"])
     return None
-
-
-def at_work(desk: Desk) -> bool:
-    """Whether something is being read, answered or downloaded that a sleep would hold up."""
-    opening, fetching = desk.intake.opening, desk.models.fetching
-    return (
-        desk.engine.state in ("loading", "busy")
-        or (opening is not None and not opening.waiting)
-        or (fetching is not None and fetching.state == "running")
-    )
 
 
 class Vigil:

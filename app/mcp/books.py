@@ -11,8 +11,7 @@ from typing import Any
 
 from app.api.answering import Answers, Ended, Remark
 from app.api.request import ApiError, Wanted
-from app.desk.actions import make_wish
-from app.desk.desk import Desk
+from app.desk.assembly import AppServices
 from app.mcp.jobs import Job, Jobs, Refused
 from app.mcp.quoting import ABOUT, line, marked, place
 from app.store.allowed_folders import allowed
@@ -35,15 +34,19 @@ Values = dict[str, Any]
 class Assistant:
     """The tools, on the app's side. `wait_s`: how long a call may wait for its job."""
 
-    def __init__(self, desk: Desk, answers: Answers, *, jobs: Jobs | None = None, wait_s: float = WAIT_S):
-        self._desk, self._answers, self._wait_s = desk, answers, wait_s
+    def __init__(
+        self, parts: AppServices, answers: Answers, *, jobs: Jobs | None = None, wait_s: float = WAIT_S
+    ) -> None:
+        self._engine, self._library, self._preferences = parts.engine, parts.library, parts.preferences
+        self._imports, self._shelf, self._requests = parts.imports, parts.shelf, parts.requests
+        self._answers, self._wait_s = answers, wait_s
         self._jobs = jobs or Jobs()
         self._lock = threading.Lock()
         self._found: tuple[str, Finder, QuoteIndex] | None = None
 
     def call(self, tool: str, given: Values) -> Values:
         """What a tool gives. Raises Refused or UserError, in words for the assistant."""
-        if not self._desk.preferences.settings.mcp:
+        if not self._preferences.settings.mcp:
             raise Refused(OFF)
         tools: dict[str, Callable[..., Values]] = {
             "list_books": self.list_books,
@@ -65,7 +68,7 @@ class Assistant:
                 "words": one.words,
                 "chapters": one.chapters,
             }
-            for one in self._desk.library.entries()
+            for one in self._library.entries()
         ]
         return {"books": books}
 
@@ -75,7 +78,7 @@ class Assistant:
             document = self._book(book)
             job = self._jobs.begin(("open", book), lambda *how: self._read(document, *how))
             return {**_contents(document), **self._told(job, 0.0)}
-        path = allowed(book, self._desk.preferences.settings.mcp_folders)
+        path = allowed(book, self._preferences.settings.mcp_folders)
         job = self._jobs.begin(("open", str(path)), lambda *how: self._read(self._shelved(path, *how), *how))
         return self._told(job, 0.0)
 
@@ -121,7 +124,7 @@ class Assistant:
 
     def _book(self, book_id: str) -> Document:
         try:
-            return self._desk.library.get(book_id)
+            return self._library.get(book_id)
         except KeyError:
             raise Refused(
                 f"There is no book {book_id!r} on the shelf. list_books names those there are."
@@ -137,24 +140,24 @@ class Assistant:
         return {"job": job.id, "state": "running", **how_far, "next": f"Call check_job with job {job.id!r}."}
 
     def _shelved(self, path: Path, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Document:
-        document, cover = self._desk.intake.read_apart(path, progress=tell, should_stop=unwanted)
+        document, cover = self._imports.read_apart(path, progress=tell, should_stop=unwanted)
         with contextlib.suppress(KeyError):  # as it stands on the shelf; the person may have it open
-            return self._desk.library.get(document.sha256)
-        if unstored := self._desk.shelf.keep(document, cover=cover):
+            return self._library.get(document.sha256)
+        if unstored := self._shelf.keep(document, cover=cover):
             raise Refused(unstored)
         return document
 
     def _read(self, book: Document, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Values:
         """Has the model read the book where it will be asked about all of it: then answers come at once."""
         tell("waiting for the model")
-        card = self._desk.engine.card(book)
+        card = self._engine.card(book)
         if card["fits"] and not card["from_passages"]:
             params = {"max_new_tokens": 1, "temperature": 0.0}
             self._made(Ask("…", book, f"mcp-{book.sha256[:16]}", fit="whole", params=params), tell, unwanted)
         return _contents(book)
 
     def _answer(self, ask: Ask, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Values:
-        text, ended = self._made(replace(ask, params=make_wish(self._desk).params), tell, unwanted)
+        text, ended = self._made(replace(ask, params=self._requests.params()), tell, unwanted)
         book = ask.book.up_to(ask.until)
         evidence = {}  # a passage once, though several sentences rest on it; a quotation's word goes first
         for one in ended.evidence:

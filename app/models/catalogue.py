@@ -125,9 +125,7 @@ def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
 
 
 class Models:
-    """The list and the download. Thread-safe; `changed` is called after every change, `arrived(name, words)`
-    after a download.
-    """
+    """The list and the download. Thread-safe."""
 
     def __init__(
         self,
@@ -142,10 +140,18 @@ class Models:
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pace = Pace(0)
-        self.changed: Callable[[], None] = lambda: None
-        self.arrived: Callable[[str, str], None] = lambda name, words: None
+        self._changed: Callable[[], None] = lambda: None
+        self._arrived: Callable[[str, str], None] = lambda name, words: None
         self.list: tuple[Model, ...] = ()
         self.fetching: Fetching | None = None
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """`changed` is called after every change, from any thread; it must only take notice."""
+        self._changed = changed
+
+    def when_arrived(self, arrived: Callable[[str, str], None]) -> None:
+        """`arrived(name, words)` is called after a download."""
+        self._arrived = arrived
 
     def start(self) -> None:
         """Looks at the machine in the background."""
@@ -169,7 +175,7 @@ class Models:
         """Offers nothing by itself from now on; the list still says which model is recommended."""
         with contextlib.suppress(OSError):
             write_whole(_offers_declined(), "")
-        self.changed()
+        self._changed()
 
     def delete(self, name: str) -> int:
         """Removes a downloaded model, or what there is of one that is not whole. Bytes that this gave back.
@@ -246,7 +252,7 @@ class Models:
             self.list = survey(self._look(), self._settings, known=known_in(paths.data_dir()))
         except Exception:  # a background thread's boundary: the app runs without the list
             log.exception("the models that fit could not be worked out")
-        self.changed()
+        self._changed()
 
     def _listen(self, process: subprocess.Popen[bytes], name: str) -> None:
         said: dict = {}
@@ -278,12 +284,12 @@ class Models:
                 return
             self.show(None)
         self.look_again()
-        self.arrived(name, said["done"])
+        self._arrived(name, said["done"])
 
     def show(self, fetching: Fetching | None) -> None:
         """What the page shows of a download or a copy."""
         self.fetching = fetching
-        self.changed()
+        self._changed()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -44,7 +44,7 @@ class Rendered:
         """See the class."""
         path = scope.get("path", "")
         if path == "/":
-            self._preferences.wished = wished(Headers(scope=scope).get("accept-language", ""))
+            self._preferences.wish(wished(Headers(scope=scope).get("accept-language", "")))
             await run_in_threadpool(self._dress)
         if path not in PAGES:
             await self._app(scope, receive, send)

@@ -11,14 +11,15 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.desk.desk import Desk
+from app.desk.assembly import AppServices
+from app.desk.import_queue import Readers
 from app.host.instance import Address, Instance
-from app.host.keep_awake import Vigil, at_work
+from app.host.keep_awake import Vigil
 from app.host.logs import kept_log
 from app.host.secrets import forget_keys, kept_keys, make_private
 from app.host.window import show
@@ -95,30 +96,26 @@ def _serve(
     again = os.environ.pop(_AGAIN, "")
     if again.isdigit():
         settings = replace(settings, port=int(again))
-    desk = make_desk(
-        Runtime(settings),
-        models=Models(settings),
-        read=read_safely,
-        cover=cover_safely,
-        can_ocr=available,
-        preferences=preferences,
+    readers = Readers(read_safely, cover_safely, available)
+    parts = make_services(
+        Runtime(settings), models=Models(settings), readers=readers, preferences=preferences
     )
-    server = Server(desk, settings, keys=kept_keys(paths.subdir("run")))
+    server = Server(parts, settings, keys=kept_keys(paths.subdir("run")))
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
-    vigil = Vigil(lambda: at_work(desk))
-    server.watch(vigil.look)
+    vigil = Vigil(lambda: parts.at_work)
+    parts.store.watch(vigil.look)
     if open_browser and not settings.api:
         server.end_with_last_tab()
     address = server.start()
     instance.announce(address)
-    desk.engine.start()  # after the page is up: loading a model must not delay it
-    desk.models.start()
+    parts.engine.start()  # after the page is up: loading a model must not delay it
+    parts.models.start()
     if os.environ.pop(LET_GO, "") and not (settings.api and not (paths.data_dir() / "api.key").exists()):
         let_go()  # before a browser is started, which would keep the window's pipe open
     if not again:
-        desk.intake.files(files)
+        parts.imports.files(files)
     opened_in = settings.open_in if open_browser and not again else ""
     _open(address, opened_in, _("TriForce Chat is open at {address}"))
     if settings.api:
@@ -160,7 +157,7 @@ def _follow_login(preferences: Preferences) -> None:
         follow(preferences.settings)
     except UserError as error:
         log.warning("%s", error)
-    preferences.before = follow
+    preferences.before_change(follow)
 
 
 def _try_data_folder() -> None:
@@ -240,35 +237,27 @@ def _alive(address: Address) -> bool:
         return False
 
 
-def make_desk(
-    engine: object,
-    *,
-    models: Models,
-    read: Callable,
-    cover: Callable,
-    can_ocr: Callable[[], bool],
-    preferences: Preferences | None = None,
-) -> Desk:
-    """A desk on the user's data folder. Uploads that an earlier run left behind are deleted."""
+def make_services(
+    engine: object, *, models: Models, readers: Readers, preferences: Preferences | None = None
+) -> AppServices:
+    """All that the page acts on, on the user's data folder. Uploads that an earlier run left behind are
+    deleted.
+    """
     uploads = paths.subdir("tmp")
     for left in uploads.iterdir():
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-    library = Library(paths.subdir("books"))
-    history = History(paths.data_dir() / "conversations.db")
-    desk = Desk(
+    parts = AppServices(
         engine,
-        library,
-        history,
-        upload_dir=uploads,
-        read=read,
-        cover=cover,
-        can_ocr=can_ocr,
+        Library(paths.subdir("books")),
+        History(paths.data_dir() / "conversations.db"),
         models=models,
+        readers=readers,
+        uploads=uploads,
         samples=sample_books(),
         preferences=preferences,
     )
-    desk.resume()
-    return desk
+    parts.resume()
+    return parts
 
 
 def sample_books() -> tuple[Path, ...]:

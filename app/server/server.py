@@ -1,4 +1,4 @@
-"""The page of one desk on one port of 127.0.0.1, behind the guard: what is served at which path."""
+"""The page on one port of 127.0.0.1, behind the guard: what is served at which path."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import os
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.api.key import ApiKey
-from app.desk.actions import dispatch
-from app.desk.desk import Desk
+from app.desk.assembly import AppServices
 from app.errors import guarded
 from app.host import logs
 from app.host.instance import Address, free_port
-from app.host.keep_awake import at_work
 from app.host.secrets import Keys
 from app.render.templating import render
 from app.server.gradio_internals import broken, calm_server, end_queue, launch_options, without_stub_files
@@ -73,37 +70,32 @@ def api_key() -> ApiKey:
 
 
 class Server:
-    """The page of one desk on one port."""
+    """The page on one port."""
 
-    def __init__(self, desk: Desk, settings: Settings, *, keys: Keys) -> None:
-        self._desk, self._settings, self._keys = desk, settings, keys
+    def __init__(self, parts: AppServices, settings: Settings, *, keys: Keys) -> None:
+        self._parts, self._settings, self._keys = parts, settings, keys
         self.quit = False  # by the person, on the page
         self.port = 0  # once it is served
         self.moved = False  # the data folder was, and the app begins again in it
-        desk.storage.moved = self._begin_again
+        parts.data_folder.when_moved(self._begin_again)
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
-        self.broadcast = Broadcast(Page(desk), lambda: desk.preferences.settings.language or "")
+        self.broadcast = Broadcast(Page(parts), lambda: parts.preferences.settings.language or "")
         self._dressed = ""
-        self._watching = [self.broadcast.changed]
-        desk.watch(self._changed)
-
-    def watch(self, told: Callable[[], None]) -> None:
-        """`told` is called after every change of the desk, from any thread; it must only take notice."""
-        self._watching.append(told)
+        parts.store.watch(self.broadcast.changed)
 
     def end_with_last_tab(self) -> None:
         """Lets the app end with its last tab where the person wants that, and asks."""
-        desk = self._desk
-        desk.closable = True
+        parts = self._parts
+        parts.store.update(closable=True)
         last = LastTab(
-            wanted=lambda: desk.preferences.settings.when_closed == "quit",
+            wanted=lambda: parts.preferences.settings.when_closed == "quit",
             open_tabs=lambda: self.broadcast.listening,
-            working=lambda: at_work(desk),
+            working=lambda: parts.at_work,
             end=self._end,
-            gone=lambda: setattr(desk, "was_left", True),
+            gone=lambda: parts.store.update(was_left=True),
         )
-        self.broadcast.left = last.left
+        self.broadcast.when_left(last.left)
 
     def _begin_again(self) -> None:
         self.moved = True
@@ -113,10 +105,6 @@ class Server:
         log.info("the last tab was closed")
         self.quit = True
         self._asked.set()
-
-    def _changed(self) -> None:
-        for told in self._watching:
-            told()
 
     def start(self) -> Address:
         """Serves the page; returns once it answers."""
@@ -131,7 +119,7 @@ class Server:
         calm_server()
 
         settings = self._settings
-        self._blocks = build(self._desk)
+        self._blocks = build(self._parts)
         self.port = free_port(settings.port)
         address = Address(self.port, self._keys.secret, os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
@@ -152,9 +140,9 @@ class Server:
                         port=address.port,
                         keyed=KEYED if settings.api else None,
                         names=settings.api_hosts,
-                        language=lambda header: self._desk.preferences.settings.language or wished(header),
+                        language=lambda header: self._parts.preferences.settings.language or wished(header),
                     ),
-                    Middleware(Rendered, preferences=self._desk.preferences, dress=self._dress),
+                    Middleware(Rendered, preferences=self._parts.preferences, dress=self._dress),
                 ],
             },
             **QUIET,
@@ -173,12 +161,12 @@ class Server:
         """The page in its language, before it is loaded."""
         from app.web.layout import dress
 
-        wanted = f"{self._desk.preferences.language} {self.broadcast.launch}"
+        wanted = f"{self._parts.preferences.language} {self.broadcast.launch}"
         if wanted != self._dressed:
-            with in_language(self._desk.preferences.language):
+            with in_language(self._parts.preferences.language):
                 dress(self._blocks, self._head())
             self._dressed = wanted
-            self._desk.change()
+            self._parts.store.tell()
 
     def _routes(self) -> list[BaseRoute]:
         from starlette.responses import FileResponse
@@ -186,6 +174,7 @@ class Server:
         from starlette.staticfiles import StaticFiles
 
         from app.api.answering import Answers
+        from app.api.kept import KeptAnswers
         from app.api.routes import Api
         from app.mcp.books import Assistant
         from app.mcp.routes import routes
@@ -193,11 +182,13 @@ class Server:
         async def stream_script(_request: Request) -> Response:
             return FileResponse(STREAM_SCRIPT, media_type="text/javascript")
 
-        answers = Answers(self._desk)  # one row for everybody but the person
-        served = Api(self._desk, api_key(), answers).routes() if self._settings.api else []
+        parts = self._parts
+        kept = KeptAnswers(parts.library, parts.history, parts.store.tell)
+        answers = Answers(parts.engine, kept)  # one row for everybody but the person
+        api = Api(parts.engine, parts.library, parts.preferences, key=api_key(), answers=answers)
         return [
-            *served,
-            *routes(Assistant(self._desk, answers)),
+            *(api.routes() if self._settings.api else ()),
+            *routes(Assistant(parts, answers)),
             Route("/healthz", self._healthz),
             Route("/events", self._events),
             Route("/stream.js", stream_script),
@@ -221,7 +212,7 @@ class Server:
         handler.
         """
         # both take locks, which the interrupted thread may hold
-        step = self._desk.hurry if self._asked.is_set() else self._asked.set
+        step = self._parts.hurry if self._asked.is_set() else self._asked.set
         threading.Thread(target=step, name="end", daemon=True).start()
 
     def wait(self) -> None:
@@ -233,7 +224,7 @@ class Server:
     def stop(self) -> None:
         """Ends the answer, stores what was read, ends the engine and the page."""
         self._asked.set()
-        self._desk.close()
+        self._parts.close()
         self._ended.set()
         self.broadcast.close()
         if self._blocks is not None:
@@ -263,7 +254,8 @@ class Server:
             data = json.loads(await request.body())
         except ValueError:
             return PlainTextResponse("no action", 400)
-        await run_in_threadpool(guarded, lambda: dispatch(self._desk, data), self._desk.say, None)
+        say = self._parts.store.say
+        await run_in_threadpool(guarded, lambda: self._parts.actions.dispatch(data), say, None)
         return PlainTextResponse("done")
 
     async def _quit(self, _request: Request) -> Response:
@@ -278,7 +270,7 @@ class Server:
         from starlette.responses import PlainTextResponse
 
         if self.quit:
-            threading.Thread(target=self._desk.hurry, name="end", daemon=True).start()
+            threading.Thread(target=self._parts.hurry, name="end", daemon=True).start()
         return PlainTextResponse("bye")
 
     async def _use(self, request: Request) -> Response:
@@ -288,7 +280,7 @@ class Server:
         path = (await request.body()).decode("utf-8", errors="replace")
         if not path or len(path) > _LONGEST_PATH:
             return PlainTextResponse("no path", 400)
-        self._desk.used.file(path)
+        self._parts.model_choice.file(path)
         return PlainTextResponse("ok")
 
     async def _take_model(self, request: Request) -> Response:
@@ -301,7 +293,7 @@ class Server:
         if not size.isdigit():
             return PlainTextResponse("how long?", 411)
         name = request.query_params.get("name", "")[:200]
-        await self._desk.used.take(name, int(size), until_gone(request))
+        await self._parts.model_choice.take(name, int(size), until_gone(request))
         return PlainTextResponse("ok")
 
     async def _open_files(self, request: Request) -> Response:
@@ -314,7 +306,7 @@ class Server:
             files = None
         if not isinstance(files, list) or not all(isinstance(one, str) for one in files):
             return PlainTextResponse("no list of paths", 400)
-        self._desk.intake.files(files)
+        self._parts.imports.files(files)
         return PlainTextResponse("shown" if self.broadcast.listening else "taken")
 
     async def _goodbye(self, _request: Request) -> Response:
@@ -339,7 +331,7 @@ class Server:
         from starlette.responses import FileResponse, PlainTextResponse
 
         try:
-            path = self._desk.library.cover(request.path_params["book_id"])
+            path = self._parts.library.cover(request.path_params["book_id"])
         except KeyError:
             path = None
         if path is None:
@@ -355,8 +347,9 @@ class Server:
         if form not in kinds:
             return PlainTextResponse("no such form", 404)
         of_chapters = request.url.path.endswith("/summaries")
-        source = self._desk.tree if of_chapters else self._desk.talks
-        made = guarded(lambda: source.export(form), self._desk.say, None)
+        exports = self._parts.exports
+        export = exports.summaries if of_chapters else exports.conversation
+        made = guarded(lambda: export(form), self._parts.store.say, None)
         if made is None:
             return Response(status_code=204)
         name, text = made

@@ -62,11 +62,13 @@ class History:
         """Rises with every change of a conversation."""
         return self._db.total_changes + self._failures
 
-    def create(self, book_id: str, until: int | None = None) -> Conversation:
-        """A new, empty conversation about the book, or what of it may be read."""
+    def create(self, book_id: str, until: int | None = None, name: str = "") -> Conversation:
+        """A new, empty conversation about the book, or what of it may be read. `name`: a `new_id`, where it
+        has one already.
+        """
         with self.together():
             now = self._now()
-            made = Conversation(uuid.uuid4().hex, book_id, _("New conversation"), now, until)
+            made = Conversation(name or new_id(), book_id, _("New conversation"), now, until)
             self._db.execute(
                 "INSERT INTO conversations (id, book_id, title, created, updated, until) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -373,6 +375,11 @@ class History:
         """Answers still marked as being written (the app was killed) become `stopped`. Returns how many."""
         with self._lock:
             return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
+
+
+def new_id() -> str:
+    """What no conversation is called yet."""
+    return uuid.uuid4().hex
 
 
 def _title(text: str) -> str:

@@ -53,6 +53,8 @@ class Library:
         self._open: dict[str, Document] = {}
         self._marked: dict[str, float] = {}  # when a book was taken off the shelf
         self._newest = max((entry.opened for entry in self.entries()), default=0.0)
+        self.shelf_version = 0  # rises with every change of what the shelf shows
+        self.summaries_version = 0  # rises with every change of a kept summary
 
     def entries(self) -> list[BookEntry]:
         """All books, the one opened last first. A damaged entry is made anew from the book; where that is
@@ -86,6 +88,7 @@ class Library:
         if entry and entry.tokens != tokens:
             with contextlib.suppress(OSError):
                 _write(self._folder(book_id) / _ENTRY, asdict(replace(entry, tokens=tokens)))
+                self.shelf_version += 1
 
     def kept(self) -> dict[str, int]:
         """The bytes that lie here of each book."""
@@ -121,6 +124,13 @@ class Library:
                 raise KeyError(book_id) from error
             self._remember(document)
             return document
+
+    def find(self, book_id: str) -> Document | None:
+        """The book; None for an unknown or damaged one, and for ""."""
+        try:
+            return self.get(book_id)
+        except KeyError:
+            return None
 
     def cover(self, book_id: str) -> Path | None:
         """The JPEG of the book's own cover, if there is one. Raises KeyError for what is no book's name."""
@@ -174,6 +184,7 @@ class Library:
     def write_summaries(self, book_id: str, kept: dict[str, str]) -> None:
         """Keeps them beside the book. Raises OSError where they cannot be written."""
         _write(self._folder(book_id) / _SUMMARIES, kept)
+        self.summaries_version += 1
 
     def mark_forgotten(self, book_id: str, now: float) -> None:
         """Takes a book off the shelf; `forget` deletes it. Raises OSError where that cannot be written."""
@@ -181,6 +192,7 @@ class Library:
             write_whole(self._folder(book_id) / _FORGOTTEN, "")
             self._marked[book_id] = now
             self._open.pop(book_id, None)
+            self.shelf_version += 1
 
     def unmark_forgotten(self, book_id: str) -> bool:
         """Puts a book back on the shelf; False where there is none that was taken off."""
@@ -189,6 +201,7 @@ class Library:
                 (self._folder(book_id) / _FORGOTTEN).unlink()
             except (FileNotFoundError, KeyError):
                 return False
+            self.shelf_version += 1
             return True
 
     def forgotten(self, before: float) -> list[str]:
@@ -217,6 +230,7 @@ class Library:
         before = self._stored_entry(self._folder(document.sha256))
         entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
         _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
+        self.shelf_version += 1
         return entry
 
     def _remember(self, document: Document) -> None:

@@ -63,9 +63,9 @@ class Preferences:
         self._path = paths.data_dir() / "settings.json"
         self._chosen: dict[str, Any] = {}
         self.warning = ""
-        self.wished = "en"  # by the browser that loaded the page last
-        # called with the settings that are about to hold; what it raises keeps them from doing so
-        self.before: Callable[[Settings], None] = lambda settings: None
+        self._wished = "en"
+        self._before: Callable[[Settings], None] = lambda settings: None
+        self._watcher: Callable[[], None] = lambda: None
         self._read()
 
     @property
@@ -76,7 +76,21 @@ class Preferences:
     @property
     def language(self) -> str:
         """The page's: the one set, else the one its browser wishes."""
-        return self._settings.language or self.wished
+        return self._settings.language or self._wished
+
+    def wish(self, language: str) -> None:
+        """What the browser that loaded the page last wishes."""
+        self._wished = language
+
+    def before_change(self, told: Callable[[Settings], None]) -> None:
+        """`told` is called with the settings that are about to hold; what it raises keeps them from doing
+        so.
+        """
+        self._before = told
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` is called after every change, from any thread; it must only take notice."""
+        self._watcher = told
 
     def origin(self, key: str) -> str:
         """Where its value is from: "command line" | "config.yaml" | "app" | "default"."""
@@ -119,11 +133,12 @@ class Preferences:
     def _become(self, chosen: dict[str, Any]) -> None:
         settings = override(self._given, chosen)
         plain = {key: settings.to_json()[key] for key in chosen}
-        self.before(settings)
+        self._before(settings)
         if plain != self._chosen:
             write_whole(self._path, json.dumps(plain, indent=1, ensure_ascii=False))
             self._path.chmod(0o600)
         self._settings, self._chosen = settings, plain
+        self._watcher()
 
     def _read(self) -> None:
         """The file's keys that are still allowed; what is not is left out, and said."""

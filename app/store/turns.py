@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from core.ask import Ask, Exchange
 from core.text.words import told
@@ -43,22 +44,22 @@ def shown(turn: Turn) -> str:
     asked for, or what stands in an answer between the model's words and the book's.
     """
     if turn.role == "user":
-        return wording(asked_again(turn)) if turn.extra.get("summary") else turn.text
+        return wording(Ask(**asked_again(turn))) if turn.extra.get("summary") else turn.text
     pieces = turn.extra.get("level_pieces") or ((turn.text, ""),)
     return "".join(told(text) for text, _level in pieces)
 
 
-def asked_again(question: Turn) -> Ask:
-    """A question as it was asked, without book and history."""
+def asked_again(question: Turn) -> dict[str, Any]:
+    """A question as it was asked, as fields of Ask: what is read, and how it is told."""
     chapters = question.extra.get("chapters")
-    return Ask(
-        question=None if question.extra.get("summary") else question.text,
-        chapters=tuple(chapters) if chapters else None,
-        ticked=tuple(question.extra.get("ticked", ())),
-        fit=question.extra.get("fit", "auto"),
-        summary_length=question.extra.get("summary_length", "page"),
-        summaries=question.extra.get("summaries", "auto"),
-    )
+    return {
+        "question": None if question.extra.get("summary") else question.text,
+        "chapters": tuple(chapters) if chapters else None,
+        "ticked": tuple(question.extra.get("ticked", ())),
+        "fit": question.extra.get("fit", "auto"),
+        "summary_length": question.extra.get("summary_length", "page"),
+        "summaries": question.extra.get("summaries", "auto"),
+    }
 
 
 def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:

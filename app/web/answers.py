@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from app.desk.answer_job import Job, Snapshot
-from app.desk.desk import Desk
+from app.desk.answer_job import Snapshot
 from app.desk.reader import as_known
 from app.render.markdown import Citation
 from app.store.turns import Turn, answered_until
@@ -25,11 +24,10 @@ from core.wire import unpack_looked
 MOST_KEPT = 400  # turns, and parts
 
 
-class Answers:
-    """Renders the answers of a Desk, for one thread."""
+class AnswerViews:
+    """Renders answers, for one thread."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self) -> None:
         self._citations = Citations()
         self._live, self._standing = LiveText(), StandingText()
         self._keep = Remembered()
@@ -45,19 +43,21 @@ class Answers:
         """Makes the book ready to be looked through for what sentences rest on."""
         self._citations.prepare(book)
 
-    def written(self, job: Job, question: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What was told of the parts of the book, and the answer to `question` so far."""
-        now, book = job.snapshot, self._desk.book
-        parts = self._keep("parts", now.parts, lambda: regions.parts_html(self._parts(now.parts, job.until)))
-        signs, known = (), None
-        if book and now.pieces:
-            known = self._keep("asked of", (edition(book), job.until), lambda: as_known(book, job.until))
+    def ready(self, book: Document) -> bool:
+        """Whether it is ready."""
+        return self._citations.ready(book)
+
+    def parts(self, now: Snapshot, book: Document | None, until: int | None) -> str:
+        """What was told of the parts of the `book`."""
+        return regions.parts_html(self._parts(now.parts, book, until))
+
+    def live(self, now: Snapshot, visible: int, book: Document | None, question: str) -> tuple[str, ...]:
+        """The answer to `question` so far, in blocks; of a text that grows the first `visible` characters."""
         if now.standing:
-            signs = self._signs(now, known) if known else ()
-            return (parts,), self._standing.blocks(now.pieces, signs, now.telling)
-        if known:
-            signs = self._citations.so_far(now.text, known, question, now.looked)
-        return (parts,), self._live.blocks(now.pieces, job.visible, signs)
+            signs = self._signs(now, book) if book and now.pieces else ()
+            return self._standing.blocks(now.pieces, signs, now.telling)
+        signs = self._citations.so_far(now.text, book, question, now.looked) if book and now.pieces else ()
+        return self._live.blocks(now.pieces, visible, signs)
 
     def _signs(self, now: Snapshot, book: Document) -> tuple[Citation, ...]:
         """The signs of the sentences that stand, looked up when others do, moved by what is being told."""
@@ -75,13 +75,15 @@ class Answers:
             for one in signs
         )
 
-    def turn(self, turn: Turn, question: Turn | None, *, last: bool) -> str:
-        """A finished turn; what an answer stands on is looked for where it was looked for then."""
-        book, until = self._desk.book, answered_until(question, turn)
+    def turn(self, turn: Turn, question: Turn | None, book: Document | None, *, talk: str, last: bool) -> str:
+        """A finished turn of the conversation `talk`; what an answer stands on is looked for where it was
+        looked for then.
+        """
+        until = answered_until(question, turn)
         chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
         chosen += ((turn.extra.get("compared") or {}).get("text"),)
         said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions, chosen)
-        key = (self._desk.conversation_id, edition(book), *said, last)
+        key = (talk, edition(book), *said, last)
         if key not in self._turn_html:
             if len(self._turn_html) > MOST_KEPT:
                 self._turn_html.clear()
@@ -91,15 +93,17 @@ class Answers:
                 stands = [Stand(**one) for one in turn.extra.get("stands", ())]
                 known, asked = as_known(book, until), question_of(question)
                 cited = self._citations(turn.text, known, asked, looked, stands)
-            parts = self._parts(turn.extra.get("parts", ()), until)
+            parts = self._parts(turn.extra.get("parts", ()), book, until)
             self._turn_html[key] = regions.turn_html(
-                turn, cited, talk=self._desk.conversation_id, parts=parts, question=question, last=last
+                turn, cited, talk=talk, parts=parts, question=question, last=last
             )
         return self._turn_html[key]
 
-    def _parts(self, parts: Sequence[Sequence[str]], until: int | None) -> list[tuple[str, Markup]]:
+    def _parts(
+        self, parts: Sequence[Sequence[str]], book: Document | None, until: int | None
+    ) -> list[tuple[str, Markup]]:
         """What was told of each part of the book, with the marks of its sentences."""
-        book, found = self._desk.book, []
+        found = []
         for label, told in parts:
             key = (edition(book), until, told)
             if key not in self._part_html:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.desk.questions import Crowded
+from app.desk.values import ContextOverflow
 from app.render.templating import render
 from core.config import INSTRUCTIONS_CHARS
 
@@ -37,7 +37,7 @@ def instructions_html(everywhere: str, here: str, *, fixed: bool) -> str:
     return render("instructions.html", everywhere=everywhere, here=here, fixed=fixed, most=INSTRUCTIONS_CHARS)
 
 
-def crowded_html(crowded: Crowded | None) -> str:
+def crowded_html(crowded: ContextOverflow | None) -> str:
     """The choice that a question waits for; empty when none does."""
     if crowded is None:
         return ""

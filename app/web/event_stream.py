@@ -38,7 +38,7 @@ class Broadcast:
         """`edition`: what a page was loaded with beside its regions; when it changes, pages load anew."""
         self._token, self._edition = secrets.token_hex(8), edition
         self._source = source
-        self.left: Callable[[], None] = lambda: None  # called when the last listener has gone
+        self._left: Callable[[], None] = lambda: None
         self._bell = threading.Condition(threading.Lock())
         self._changed = self._closed = False
         self._listeners: set[Listener] = set()
@@ -54,6 +54,10 @@ class Broadcast:
     def listening(self) -> int:
         """How many streams are open."""
         return len(self._listeners)
+
+    def when_left(self, told: Callable[[], None]) -> None:
+        """`told` is called when the last listener has gone."""
+        self._left = told
 
     def changed(self) -> None:
         """Takes notice; never waits for a listener."""
@@ -84,7 +88,7 @@ class Broadcast:
                 self._listeners.discard(listener)
                 alone = not self._listeners and not self._closed
             if alone:
-                self.left()
+                self._left()
 
     def hang_up(self) -> None:
         """Ends the open streams; a browser that is still there joins again."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.desk.actions import make_wish
-from app.desk.desk import Desk
+from app.desk.assembly import AppServices
 from app.errors import guarded
 from app.render.templating import render
 from core.text.words import marked as N_
@@ -45,7 +44,7 @@ WORDS = {
 }
 
 
-def build(desk: Desk) -> gr.Blocks:
+def build(parts: AppServices) -> gr.Blocks:
     """The page."""
     with gr.Blocks(
         title="TriForce Chat",
@@ -74,7 +73,7 @@ def build(desk: Desk) -> gr.Blocks:
         _fixed("pasted")
         _fixed("spoken")
         _region("leaving")
-        _wire(desk, password, unlock, question, send)
+        _wire(parts, password, unlock, question, send)
         # in the browser alone: Gradio overwrites what a script writes into its boxes
         blocks.load(None, None, question, js="() => window.triforce.connect()", **DIRECT)
     return blocks
@@ -175,13 +174,17 @@ def _composer() -> tuple[gr.Textbox, gr.Button]:
     return question, send
 
 
-def _wire(desk: Desk, password: gr.Textbox, unlock: gr.Button, question: gr.Textbox, send: gr.Button) -> None:
+def _wire(
+    parts: AppServices, password: gr.Textbox, unlock: gr.Button, question: gr.Textbox, send: gr.Button
+) -> None:
+    say = parts.store.say
+
     def ask(text: str) -> str:
-        asked = guarded(lambda: desk.ask(text or "", make_wish(desk)), desk.say, False)
+        asked = guarded(lambda: parts.questions.ask(text or ""), say, False)
         return "" if asked else text
 
     def give(text: str) -> str:
-        guarded(lambda: desk.intake.give_password(text or ""), desk.say, None)
+        guarded(lambda: parts.imports.give_password(text or ""), say, None)
         return ""
 
     gr.on([question.submit, send.click], ask, question, question, trigger_mode="once", **DIRECT)

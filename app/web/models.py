@@ -43,9 +43,9 @@ def models_html(
     )
 
 
-def model_offer_html(model: Model | None) -> str:
+def model_offer_html(offer: Model | None) -> str:
     """Which model this computer should have; empty where there is nothing to offer."""
-    return render("model_offer.html", model=model) if model else ""
+    return render("model_offer.html", model=offer) if offer else ""
 
 
 def model_files_html(choosing: Choosing | None) -> str:

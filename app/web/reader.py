@@ -5,12 +5,13 @@ was found in the book; bookmarks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.desk.reader import OpenBook, where
-from app.desk.values import Passage
+from app.desk.reader import where
+from app.desk.values import BookSearch, Passage
 from app.render.templating import render
+from app.store.notebook import Bookmark
 from core.documents.document import Document, Section
 from core.text.language_detection import script
 
@@ -69,25 +70,25 @@ def reader_html(book: Document | None, passage: Passage) -> str:
     )
 
 
-def found_html(book: Document | None, reading: OpenBook) -> str:
+def found_html(book: Document | None, search: BookSearch) -> str:
     """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for."""
-    if book is None or not reading.wanted:
+    if book is None or not search.wanted:
         return ""
     places: dict[Section, list[tuple[int, int]]] = {}
-    for start, end in reading.found.places:
+    for start, end in search.found.places:
         places.setdefault(book.section_at(start), []).append((start, end))
     chapters = []
     for section, found in places.items():
-        shown = found if section.start == reading.unfolded else found[:SHOWN_HITS]
+        shown = found if section.start == search.unfolded else found[:SHOWN_HITS]
         chapters.append((section, len(found), [_hit(book, start, end) for start, end in shown]))
-    return render("found.html", wanted=reading.wanted, count=reading.found.count, chapters=chapters)
+    return render("found.html", wanted=search.wanted, count=search.found.count, chapters=chapters)
 
 
-def marks_html(book: Document | None, reading: OpenBook) -> str:
+def marks_html(book: Document | None, bookmarks: Sequence[Bookmark]) -> str:
     """The bookmarks with their notes; empty without any."""
-    if book is None or not reading.bookmarks:
+    if book is None or not bookmarks:
         return ""
-    marks = [(one, where(book, one.offset)) for one in reading.bookmarks]
+    marks = [(one, where(book, one.offset)) for one in bookmarks]
     return render("marks.html", marks=marks)
 
 

@@ -10,8 +10,7 @@ from markupsafe import Markup, escape
 
 from app.desk import ocr_install
 from app.desk.answer_job import Snapshot
-from app.desk.disk_usage import Moving
-from app.desk.values import Notice, Opening
+from app.desk.values import Moving, Notice, Opening
 from app.render.markdown import Citation, blocks
 from app.render.templating import joined, render
 from app.store.turns import Turn, shown
@@ -357,8 +356,10 @@ def _memory_ready(preparing: Preparing) -> str:
     return done + " · " + _("{time} left").format(time=duration(preparing.eta_s))
 
 
-def spoken(now: Snapshot | None, opening: Opening | None) -> str:
-    """One sentence for screen readers: what began or ended, never single tokens."""
+def spoken(phase: str, opening: Opening | None) -> str:
+    """One sentence for screen readers: what began or ended, never single tokens. `phase` of the answer; ""
+    without one.
+    """
     if opening is not None and not opening.offer:
         return escape(_("Opening {name}.").format(name=opening.name))
     sentences = {
@@ -368,4 +369,4 @@ def spoken(now: Snapshot | None, opening: Opening | None) -> str:
         "failed": _("The answer failed."),
         "finished": _("The answer is complete."),
     }
-    return escape(sentences.get(now.phase, "")) if now else ""
+    return escape(sentences.get(phase, ""))

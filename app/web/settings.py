@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
-from app.desk.disk_usage import KeptReadings
+from app.desk.values import KeptReadings
 from app.render.templating import render
 from app.store.allowed_folders import offered
-from app.store.preferences import AT_ONCE, ELSEWHERE, NEXT_START, Preferences, as_typed
+from app.store.preferences import AT_ONCE, ELSEWHERE, NEXT_START, as_typed
 from app.store.settings_docs import program_entries
 from core import paths
-from core.config import RULES
+from core.config import RULES, Settings
 from core.text.words import LANGUAGES
 from core.text.words import translated as _
 
@@ -23,16 +24,16 @@ OPEN = ("Answers",)  # the group that is unfolded at first
 
 
 def settings_html(
-    preferences: Preferences, waiting: list[str], kept: KeptReadings | None = None
+    settings: Settings, origins: Mapping[str, str], unapplied: list[str], kept: KeptReadings | None = None
 ) -> tuple[str, ...]:
-    """The blocks of the drawer; `waiting`: keys that the engine does not know yet; `kept`: of books that were
-    read.
+    """The blocks of the drawer; `origins`: see app.store.preferences; `unapplied`: keys that the engine does
+    not know yet; `kept`: of books that were read.
     """
     folder = paths.data_dir()
     top = render(
         "settings_top.html",
         path=folder / "settings.json",
-        waiting=waiting,
+        waiting=unapplied,
         kept=kept,
         folder=folder,
         fixed="TRIFORCE_HOME" in os.environ,
@@ -43,15 +44,15 @@ def settings_html(
             group=group,
             open=group in OPEN,
             spoken=LANGUAGES,
-            keys=[_shown(one.key, one.explained, preferences) for one in entries],
+            keys=[_shown(one.key, one.explained, settings, origins[one.key]) for one in entries],
         )
         for group, entries in program_entries()
     ]
     return (top, *groups)
 
 
-def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, object]:
-    rule, origin = RULES[key], preferences.origin(key)
+def _shown(key: str, explained: str, settings: Settings, origin: str) -> dict[str, object]:
+    rule = RULES[key]
     origins = {
         "command line": _("set on the command line"),
         "config.yaml": _("set in config.yaml"),
@@ -65,7 +66,7 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
     return {
         "key": key,
         "name": titled(key),
-        "value": as_typed(getattr(preferences.settings, key)),
+        "value": as_typed(getattr(settings, key)),
         "names": (*(("auto",) if rule.auto else ()), *rule.names) if rule.names else (),
         "allowed": rule.allowed,
         "explained": explained,
@@ -73,7 +74,7 @@ def _shown(key: str, explained: str, preferences: Preferences) -> dict[str, obje
         "locked": origin in ("command line", "config.yaml") or key in ELSEWHERE,
         "mine": origin == "app",
         "when": _when(key),
-        "folders": offered(preferences.settings.mcp_folders) if key == "mcp_folders" else (),
+        "folders": offered(settings.mcp_folders) if key == "mcp_folders" else (),
     }
 
 

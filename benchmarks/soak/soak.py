@@ -101,22 +101,18 @@ def stretch(kind: str, first: int, count: int, books: int, home: str) -> list[di
 
 def turns(kind: str, first: int, count: int, books: int) -> Iterator[dict]:
     """Serves the app and asks; what is to be known of each turn."""
+    from app.desk.import_queue import Readers
     from app.engine.client import Runtime
     from app.host.secrets import kept_keys
     from app.models.catalogue import Models
-    from app.server.main import Server, make_desk
+    from app.server.main import Server, make_services
     from core.config import Settings
     from core.documents import cover_safely, read_safely
 
     settings = Settings(port=0, device="cpu", max_new_tokens=48, snapshot_quota_gb=2.0)
     worker = (sys.executable, *(("-c", REAL) if kind == "real" else (str(SCRIPT),)))
-    desk = make_desk(
-        Runtime(settings, worker=worker),
-        models=Models(settings),
-        read=read_safely,
-        cover=cover_safely,
-        can_ocr=lambda: False,
-    )
+    readers = Readers(read_safely, cover_safely, lambda: False)
+    desk = make_services(Runtime(settings, worker=worker), models=Models(settings), readers=readers)
     server = Server(desk, settings, keys=kept_keys(subdir("run")))
     address = server.start()
     desk.engine.start()
@@ -140,31 +136,29 @@ def bring(desk: object, path: Path, at: int) -> None:
     title = f"Book {at + 1}"
     known = next((entry for entry in desk.library.entries() if entry.title == title), None)
     if known is None:
-        desk.intake.upload(str(path), path.name)
+        desk.imports.upload(str(path), path.name)
     else:
-        desk.select_book(known.id)
-    wait(lambda: desk.intake.opening is None and desk.book is not None and desk.book.title == title)
+        desk.books.select(known.id)
+    wait(lambda: desk.state.opening is None and (book := desk.books.current) and book.title == title)
 
 
 def ask(desk: object, turn: int, books: int) -> None:
     """One turn: mostly a question; each fifth round of the shelf begins a new conversation, and now and then
     an answer is made again or a summary asked for.
     """
-    from app.desk.actions import make_wish
 
     round_of_shelf, at = divmod(turn, books)
     if round_of_shelf % 5 == 4:
-        desk.talks.begin()
-    wish = make_wish(desk)
-    if round_of_shelf % 4 == 3 and at % 4 == 0 and desk.turns:
-        desk.regenerate(wish)
+        desk.books.begin_conversation()
+    if round_of_shelf % 4 == 3 and at % 4 == 0 and desk.books.turns:
+        desk.questions.regenerate()
     elif round_of_shelf and at % 10 == 9:
-        desk.summarize(wish)
+        desk.questions.summarize()
     else:
-        assert desk.ask(QUESTIONS[turn % len(QUESTIONS)], wish), desk.notice
-    wait(lambda: not desk.busy)
-    state = desk.turns[-1].state
-    assert state == "finished", (turn, state, desk.job.snapshot.error)
+        assert desk.questions.ask(QUESTIONS[turn % len(QUESTIONS)]), desk.state.notice
+    wait(lambda: not desk.state.busy)
+    state = desk.books.turns[-1].state
+    assert state == "finished", (turn, state, desk.state.answer.error)
 
 
 def wait(true: object) -> None:

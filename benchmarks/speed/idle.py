@@ -112,19 +112,19 @@ def app() -> Iterator[tuple[psutil.Process, str]]:
 
 def serve() -> None:
     """The app itself, until it is ended."""
+    from app.desk.import_queue import Readers
     from app.engine.client import Runtime
     from app.host.secrets import kept_keys
     from app.models.catalogue import Models
-    from app.server.main import Server, fresh_url, make_desk
+    from app.server.main import Server, fresh_url, make_services
     from core.config import Settings
     from core.documents import cover_safely, read_safely
     from core.paths import subdir
 
     settings = Settings(port=0)
     runtime = Runtime(settings, worker=PROGRAM)
-    desk = make_desk(
-        runtime, models=Models(settings), read=read_safely, cover=cover_safely, can_ocr=lambda: False
-    )
+    readers = Readers(read_safely, cover_safely, lambda: False)
+    desk = make_services(runtime, models=Models(settings), readers=readers)
     server = Server(desk, settings, keys=kept_keys(subdir("run")))
     signal.signal(signal.SIGTERM, lambda *_: server.ask_to_end())
     print(fresh_url(server.start()), flush=True)

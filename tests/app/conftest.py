@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from app.api.key import ApiKey
-from app.api.routes import Api
-from app.desk.desk import Desk
+from app.desk.assembly import AppServices
+from app.desk.import_queue import Readers
 from app.models.catalogue import Models
 from app.store.history import History
 from app.store.library import Library
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.hardware.gpus import imagined_hardware
+from tests.support.desks import api_of
 from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.served import served
 
@@ -46,20 +47,24 @@ def engine() -> FakeRuntime:
 @pytest.fixture
 def make_desk(tmp_path, book):
     """A function that makes a desk on the test's folder; `read` gives the book whatever the file."""
-    made: list[Desk] = []
+    made: list[AppServices] = []
 
-    def make(engine, *, read=None, cover=b"", can_ocr=True, models=None) -> Desk:
+    def make(engine, *, read=None, cover=b"", can_ocr=True, models=None, preferences=None) -> AppServices:
         uploads = tmp_path / "uploads"
         uploads.mkdir(exist_ok=True)
-        desk = Desk(
+        readers = Readers(
+            read or (lambda *_args, **_kwargs: book),
+            cover if callable(cover) else lambda *_args, **_kwargs: cover,
+            lambda: can_ocr,
+        )
+        desk = AppServices(
             engine,
             Library(tmp_path / "books"),
             History(tmp_path / "chats.db"),
-            upload_dir=uploads,
-            read=read or (lambda *_args, **_kwargs: book),
-            cover=cover if callable(cover) else lambda *_args, **_kwargs: cover,
-            can_ocr=lambda: can_ocr,
             models=models or Models(Settings(), look=imagined_hardware),
+            readers=readers,
+            uploads=uploads,
+            preferences=preferences,
         )
         made.append(desk)
         return desk
@@ -70,10 +75,10 @@ def make_desk(tmp_path, book):
 
 
 @pytest.fixture
-def desk(make_desk, engine, book) -> Desk:
+def desk(make_desk, engine, book) -> AppServices:
     made = make_desk(engine)
     made.library.add(book)
-    made.select_book(book.sha256)
+    made.books.select(book.sha256)
     return made
 
 
@@ -81,13 +86,13 @@ def desk(make_desk, engine, book) -> Desk:
 def opened(make_desk, book):
     """A function that opens the book on a desk whose engine is scripted as asked: (desk, engine)."""
 
-    def start(**script) -> tuple[Desk, FakeRuntime]:
+    def start(**script) -> tuple[AppServices, FakeRuntime]:
         engine = FakeRuntime(**script)
         engine.start()
         wait_until(lambda: engine.state == "ready")
         desk = make_desk(engine)
         desk.library.add(book)
-        desk.select_book(book.sha256)
+        desk.books.select(book.sha256)
         return desk, engine
 
     return start
@@ -102,5 +107,5 @@ def key(tmp_path) -> str:
 @pytest.fixture
 def address(desk, key, tmp_path):
     """Where they ask, while the test runs."""
-    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+    with served(api_of(desk, tmp_path).routes()) as at:
         yield f"http://127.0.0.1:{at.port}/v1"

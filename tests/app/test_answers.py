@@ -9,20 +9,21 @@ import pytest
 
 from app.store.history import History
 from core import events
-from core.ask import Ask
 from tests.support.desks import done
 from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 
 
 def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
-    desk.summarize(Ask(params={"temperature": 0.0}))
+    desk.preferences.choose("temperature", "0")
+    desk.questions.summarize()
     done(desk)
-    assert desk.turns[-1].text == SUMMARY and desk.turns[-1].state == "finished"
-    assert desk.ask("What does he hide?", Ask(chapters=(1, 2)))
+    assert desk.books.turns[-1].text == SUMMARY and desk.books.turns[-1].state == "finished"
+    desk.books.choose_chapters(1, 2)
+    assert desk.questions.ask("What does he hide?")
     done(desk)
-    assert [turn.text for turn in desk.turns[2:]] == ["What does he hide?", ANSWER]
+    assert [turn.text for turn in desk.books.turns[2:]] == ["What does he hide?", ANSWER]
     first, second = engine.asked
-    assert first.question is None and first.params == {"temperature": 0.0} and first.history == ()
+    assert first.question is None and first.params["temperature"] == 0.0 and first.history == ()
     assert second.chapters == (1, 2) and second.conversation_id == first.conversation_id
     (said,) = second.history
     assert (said.question, said.answer) == ("Summarise this book", SUMMARY)
@@ -32,50 +33,55 @@ def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
 
 def test_stop_keeps_what_was_written(opened):
     desk, engine = opened(pace=0.02, prefill_steps=1)
-    desk.summarize(Ask())
-    wait_until(lambda: desk.job.snapshot.pieces)
+    desk.questions.summarize()
+    wait_until(lambda: desk.state.answer.pieces)
     desk.stop()
     done(desk)
-    assert desk.turns[-1].state == "stopped" and 0 < len(desk.turns[-1].text) < len(SUMMARY)
-    assert SUMMARY.startswith(desk.turns[-1].text)
+    assert desk.books.turns[-1].state == "stopped" and 0 < len(desk.books.turns[-1].text) < len(SUMMARY)
+    assert SUMMARY.startswith(desk.books.turns[-1].text)
 
 
 def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engine):
-    desk.summarize(Ask(chapters=(2, 2), fit="sections"))
+    desk.books.choose_chapters(2, 2)
+    desk.preferences.choose("fit", "sections")
+    desk.questions.summarize()
     done(desk)
-    desk.regenerate(Ask(chapters=(1, 1), params={"seed": 7}))
+    desk.books.choose_chapters(1, 1)
+    desk.preferences.reset("fit")
+    desk.preferences.choose("seed", "7")
+    desk.questions.regenerate()
     done(desk)
     again = engine.asked[-1]
     assert again.question is None and again.chapters == (2, 2) and again.fit == "sections"
-    assert again.params == {"seed": 7} and again.history == ()
-    assert [turn.role for turn in desk.turns] == ["user", "assistant"]
-    assert desk.turns[0].text == "Summarise chapter 2"
+    assert again.params["seed"] == 7 and again.history == ()
+    assert [turn.role for turn in desk.books.turns] == ["user", "assistant"]
+    assert desk.books.turns[0].text == "Summarise chapter 2"
 
 
 def test_a_refused_regenerate_keeps_the_exchange(desk, engine):
     """The engine is down: the question and its answer were cut before that was noticed."""
-    desk.summarize(Ask())
+    desk.questions.summarize()
     done(desk)
     engine.state = "failed"
-    desk.regenerate(Ask())
-    assert [turn.text for turn in desk.turns] == ["Summarise this book", SUMMARY]
-    assert "not running" in desk.notice.text
+    desk.questions.regenerate()
+    assert [turn.text for turn in desk.books.turns] == ["Summarise this book", SUMMARY]
+    assert "not running" in desk.state.notice.text
 
 
 @pytest.mark.parametrize("how", ["fails", "is stopped", "is killed"])
 def test_the_old_answer_stands_until_the_new_one_is_complete(opened, how, tmp_path):
     """Nobody who asks for another answer wants to lose the one there is."""
     desk, engine = opened(pace=0.001)
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     done(desk)
     engine.fail, engine.pace = ("Out of memory." if how == "fails" else ""), 0.01
-    desk.regenerate(Ask())
+    desk.questions.regenerate()
     if how != "fails":
-        wait_until(lambda: desk.job.snapshot.pieces)
+        wait_until(lambda: desk.state.answer.pieces)
     if how == "is killed":  # another app on the same folder sees what a killed one left behind
         left = History(tmp_path / "chats.db")
         left.settle()
-        assert [(turn.text, turn.state) for turn in left.turns(desk.conversation_id)][1] == (
+        assert [(turn.text, turn.state) for turn in left.turns(desk.state.conversation_id)][1] == (
             ANSWER,
             "finished",
         )
@@ -83,39 +89,48 @@ def test_the_old_answer_stands_until_the_new_one_is_complete(opened, how, tmp_pa
     if how != "fails":
         desk.stop()
     done(desk)
-    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER] and desk.turns[1].state == "finished"
-    assert "earlier" in desk.notice.text and ("Out of memory." in desk.notice.text) == (how == "fails")
+    assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER] and desk.books.turns[
+        1
+    ].state == "finished"
+    assert "earlier" in desk.state.notice.text and ("Out of memory." in desk.state.notice.text) == (
+        how == "fails"
+    )
     engine.fail, engine.answer, engine.pace = "", "Quite another.", 0.001
-    desk.regenerate(Ask())
+    desk.questions.regenerate()
     done(desk)
-    assert [turn.text for turn in desk.turns] == ["Who?", "Quite another."] and desk.notice is None
+    assert [turn.text for turn in desk.books.turns] == [
+        "Who?",
+        "Quite another.",
+    ] and desk.state.notice is None
 
 
 def test_an_answer_that_never_began_is_replaced_as_the_next_one_grows(opened):
     """There is nothing to keep, and what is stopped in the middle is worth more than nothing."""
     desk, engine = opened(pace=0.001, fail="Out of memory.")
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     done(desk)
     engine.fail, engine.pace = "", 0.01
-    desk.regenerate(Ask())
-    wait_until(lambda: desk.job.snapshot.pieces)
+    desk.questions.regenerate()
+    wait_until(lambda: desk.state.answer.pieces)
     desk.stop()
     done(desk)
     assert (
-        desk.turns[-1].state == "stopped" and ANSWER.startswith(desk.turns[-1].text) and desk.turns[-1].text
+        desk.books.turns[-1].state == "stopped"
+        and ANSWER.startswith(desk.books.turns[-1].text)
+        and desk.books.turns[-1].text
     )
 
 
 def test_one_answer_at_a_time(desk, engine):
     """Two questions at once would mix their tokens in one conversation."""
     results = []
-    threads = [threading.Thread(target=lambda: results.append(desk.ask("Why?", Ask()))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: results.append(desk.questions.ask("Why?"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     done(desk)
-    assert results.count(True) == len(engine.asked) == len(desk.turns) // 2
+    assert results.count(True) == len(engine.asked) == len(desk.books.turns) // 2
 
 
 def test_a_question_asked_as_the_answer_ends_is_taken(make_desk, book):
@@ -133,31 +148,31 @@ def test_a_question_asked_as_the_answer_ends_is_taken(make_desk, book):
     wait_until(lambda: engine.state == "ready")
     desk = make_desk(engine)
     desk.library.add(book)
-    desk.select_book(book.sha256)
-    desk.ask("Who?", Ask())
-    wait_until(lambda: desk.job.snapshot.text == ANSWER)
-    assert desk.busy and desk.ask("And then?", Ask())
+    desk.books.select(book.sha256)
+    desk.questions.ask("Who?")
+    wait_until(lambda: desk.state.answer.text == ANSWER)
+    assert desk.state.busy and desk.questions.ask("And then?")
     done(desk)
-    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER, "And then?", ANSWER]
+    assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER, "And then?", ANSWER]
 
 
 def test_a_question_in_the_middle_of_an_answer_is_refused_in_words(opened):
     desk, engine = opened(pace=0.2, prefill_steps=1)
-    desk.ask("Who?", Ask())
-    assert not desk.ask("And then?", Ask()) and desk.busy
-    assert "being written" in desk.notice.text
+    desk.questions.ask("Who?")
+    assert not desk.questions.ask("And then?") and desk.state.busy
+    assert "being written" in desk.state.notice.text
     desk.stop()
 
 
 def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(opened):
     desk, engine = opened(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     done(desk)
-    assert desk.turns[-1].state == "failed" and "out of memory" in desk.turns[-1].extra["error"]
+    assert desk.books.turns[-1].state == "failed" and "out of memory" in desk.books.turns[-1].extra["error"]
     engine.fail = ""
-    desk.ask("Who, again?", Ask())
+    desk.questions.ask("Who, again?")
     done(desk)
-    assert engine.asked[-1].history == () and desk.turns[-1].text == ANSWER
+    assert engine.asked[-1].history == () and desk.books.turns[-1].text == ANSWER
 
 
 def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
@@ -170,18 +185,19 @@ def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
     engine.state = "ready"
     desk = make_desk(engine)
     desk.library.add(book)
-    desk.select_book(book.sha256)
-    desk.ask("Who?", Ask())
+    desk.books.select(book.sha256)
+    desk.questions.ask("Who?")
     done(desk)
-    assert desk.job.snapshot.phase == "failed" and "pipe closed" not in desk.job.snapshot.error
+    assert desk.state.answer.phase == "failed" and "pipe closed" not in desk.state.answer.error
 
 
 def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(opened):
     desk, engine = opened(pace=0.001, parts=3, prefill_steps=2)
-    desk.summarize(Ask(fit="sections"))
+    desk.preferences.choose("fit", "sections")
+    desk.questions.summarize()
     done(desk)
-    assert desk.turns[-1].text == SUMMARY
-    assert desk.turns[-1].extra["parts"] == [
+    assert desk.books.turns[-1].text == SUMMARY
+    assert desk.books.turns[-1].extra["parts"] == [
         ["Part 1", "What part 1 tells."],
         ["Part 2", "What part 2 tells."],
     ]
@@ -201,9 +217,9 @@ def test_cancel_while_the_engine_still_loads(make_desk, book):
     engine.state = "loading"
     desk = make_desk(engine)
     desk.library.add(book)
-    desk.select_book(book.sha256)
-    desk.ask("Who?", Ask())
-    wait_until(lambda: desk.job.snapshot.phase == "loading")
+    desk.books.select(book.sha256)
+    desk.questions.ask("Who?")
+    wait_until(lambda: desk.state.answer.phase == "loading")
     desk.stop()
     done(desk)
-    assert desk.turns[-1].state == "stopped"
+    assert desk.books.turns[-1].state == "stopped"

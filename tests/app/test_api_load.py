@@ -10,12 +10,11 @@ import pytest
 
 from app.api.answering import MOST_WAITING
 from app.api.key import ApiKey
-from app.api.routes import Api
 from app.engine.client import Runtime
-from core.ask import Ask
 from core.config import Settings
 from tests.support.api_client import post
 from tests.support.bad_requests import BAD
+from tests.support.desks import api_of
 from tests.support.fake_runtime import wait_until
 from tests.support.scripted_engine import SCRIPT
 from tests.support.served import served
@@ -42,20 +41,20 @@ def test_fifty_bad_requests_and_eight_at_once_lose_nothing(desk, book, tmp_path)
         body = {"model": "fake@the-lamp", "messages": [{"role": "user", "content": question}], "store": True}
         return post(address, key, body)
 
-    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+    with served(api_of(desk, tmp_path).routes()) as at:
         address = f"http://127.0.0.1:{at.port}/v1"
         with ThreadPoolExecutor(MOST_WAITING + 8) as pool:
             answers = [pool.submit(good, question) for question in questions]
             wait_until(lambda: desk.engine.state == "busy")
-            assert desk.ask("mine", Ask())
+            assert desk.questions.ask("mine")
             refused = list(pool.map(lambda number: post(address, key, BAD[number % len(BAD)]), range(50)))
             answers = [one.result() for one in answers]
-        assert desk.job.join(30)
+        assert desk.answers.job.join(30)
     assert len(refused) == 50 and {one.status_code for one in refused} <= {400, 404}
     assert [one.status_code for one in answers] == [200] * MOST_WAITING
     for question, answer in zip(questions, answers, strict=True):
         assert question in answer.json()["choices"][0]["message"]["content"]
-    assert desk.turns[-1].state == "finished" and "mine" in desk.turns[-1].text
+    assert desk.books.turns[-1].state == "finished" and "mine" in desk.books.turns[-1].text
     kept = {desk.history.turns(one.id)[0].text for one in desk.history.conversations(book.sha256)}
     assert kept == {*questions, "mine"}
 
@@ -63,7 +62,7 @@ def test_fifty_bad_requests_and_eight_at_once_lose_nothing(desk, book, tmp_path)
 def test_a_request_that_cannot_be_answered_is_refused_and_not_tried_again(desk, tmp_path):
     """A client tries again what a server could not do: a text too long for the context cost it a minute."""
     key = ApiKey(tmp_path / "api.key").renew()
-    with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+    with served(api_of(desk, tmp_path).routes()) as at:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=300)
         with pytest.raises(openai.BadRequestError, match="does not fit"):
             client.chat.completions.create(
@@ -87,7 +86,7 @@ def test_a_book_sent_as_text_is_not_read_again_after_a_restart(make_desk, home_w
         engine.start()
         assert engine.wait_ready(120)
         desk = make_desk(engine)
-        with served(Api(desk, ApiKey(tmp_path / "api.key")).routes()) as at:
+        with served(api_of(desk, tmp_path).routes()) as at:
             client = openai.OpenAI(base_url=f"http://127.0.0.1:{at.port}/v1", api_key=key, timeout=300)
             model = next(iter(client.models.list())).id
             messages = [{"role": "system", "content": text}, *before, {"role": "user", "content": question}]

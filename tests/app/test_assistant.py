@@ -18,8 +18,6 @@ import pytest
 from mcp import ClientSession, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from app.api.answering import Answers
-from app.desk.actions import dispatch
 from app.host.instance import Instance
 from app.mcp import program
 from app.mcp.books import OFF, Assistant
@@ -30,6 +28,7 @@ from app.mcp.routes import routes
 from app.store.allowed_folders import allowed, offered, ticked
 from core.config import Settings
 from core.errors import UserError
+from tests.support.desks import answers_of
 from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
 from tests.support.served import served
 
@@ -47,7 +46,7 @@ def engine() -> FakeRuntime:
 
 def act(desk, act: str, **given: str) -> None:
     """A click on the page."""
-    dispatch(desk, {"act": act, **given})
+    desk.actions.dispatch({"act": act, **given})
 
 
 @contextmanager
@@ -56,7 +55,7 @@ def running(desk, home, *, wait_s: float = 20.0):
     from starlette.responses import PlainTextResponse
     from starlette.routing import Route
 
-    assistant = Assistant(desk, Answers(desk), wait_s=wait_s)
+    assistant = Assistant(desk, answers_of(desk), wait_s=wait_s)
     alive = Route("/healthz", lambda _request: PlainTextResponse("ok"))
     (home / "run").mkdir(parents=True, exist_ok=True)
     with served([alive, *routes(assistant)]) as address:
@@ -152,7 +151,7 @@ def test_a_session_of_the_official_client(desk, home, engine, book):
     with running(desk, home):
         asyncio.run(session())
     assert desk.history.conversations(BOOK) == [], "what assistants ask is not kept"
-    assert desk.book_id == BOOK
+    assert desk.state.book_id == BOOK
 
 
 @pytest.mark.timeout(1200)
@@ -233,11 +232,11 @@ def test_it_is_off_until_the_person_switches_it_on_and_says_what_leaves_the_comp
         with pytest.raises(Unreachable, match="does not let assistants in"):
             App(Settings).call("list_books", {})
         act(desk, "set", id="mcp", value="true")
-        assert "cloud" in desk.notice.text and "leave this computer" in desk.notice.text
+        assert "cloud" in desk.state.notice.text and "leave this computer" in desk.state.notice.text
         assert App(Settings).call("list_books", {})["books"]
-        desk.dismiss()
+        desk.store.update(notice=None)
         act(desk, "set", id="mcp", value="false")
-        assert desk.notice is None
+        assert desk.state.notice is None
         with pytest.raises(Refused):
             assistant.call("list_books", {})
 
@@ -332,7 +331,9 @@ def test_a_file_in_a_ticked_folder_comes_on_the_shelf_and_not_on_the_desk(desk, 
     folder = tmp_path / "Books"
     folder.mkdir()
     (folder / "new.txt").write_text("x")
-    desk.intake._read = lambda *_args, **_how: replace(book, sha256="d" * 64, title="")
+    desk.imports._readers = replace(
+        desk.imports._readers, read=lambda *_args, **_how: replace(book, sha256="d" * 64, title="")
+    )
     act(desk, "set", id="mcp", value="true")
     with running(desk, home) as assistant:
         with pytest.raises(UserError, match="ticked"):
@@ -342,7 +343,7 @@ def test_a_file_in_a_ticked_folder_comes_on_the_shelf_and_not_on_the_desk(desk, 
         job = assistant.call("open_book", {"book": str(folder / "new.txt")})["job"]
         done = assistant.call("check_job", {"job": job})
         assert (done["state"], done["book"], done["title"]) == ("done", "d" * 64, "new")
-        assert desk.book_id == BOOK and (folder / "new.txt").exists()
+        assert desk.state.book_id == BOOK and (folder / "new.txt").exists()
         act(desk, "tick-folder", value=str(folder))
         assert desk.preferences.settings.mcp_folders == ()
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.host.keep_awake import Helper, Vigil, WindowsState, at_work, inhibitor
-from core.ask import Ask
+from app.host.keep_awake import Helper, Vigil, WindowsState, inhibitor
 from tests.support.fake_runtime import wait_until
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="the helpers are programs of Linux and macOS")
@@ -143,11 +142,11 @@ def test_a_killed_app_leaves_nothing_that_holds(tmp_path):
 
 def test_the_desk_is_at_work_while_it_answers_and_not_before_or_after(opened):
     desk, _engine = opened(pace=0.01)
-    assert not at_work(desk)
-    desk.ask("Who?", Ask())
-    assert at_work(desk)
-    wait_until(lambda: not desk.busy)
-    assert not at_work(desk)
+    assert not desk.at_work
+    desk.questions.ask("Who?")
+    assert desk.at_work
+    wait_until(lambda: not desk.state.busy)
+    assert not desk.at_work
 
 
 def test_reading_a_file_and_a_download_are_work_and_waiting_for_a_password_is_not(desk, tmp_path):
@@ -156,12 +155,12 @@ def test_reading_a_file_and_a_download_are_work_and_waiting_for_a_password_is_no
     from app.desk.values import Opening
     from app.models.catalogue import Fetching
 
-    desk.intake.opening = Opening(tmp_path / "x", "x")
-    assert at_work(desk)
-    desk.intake.opening = replace(desk.intake.opening, locked=True)
-    assert not at_work(desk)
-    desk.intake.opening = None
+    desk.store.update(opening=Opening(tmp_path / "x", "x"))
+    assert desk.at_work
+    desk.store.update(opening=replace(desk.state.opening, locked=True))
+    assert not desk.at_work
+    desk.store.update(opening=None)
     desk.models.fetching = Fetching("m")
-    assert at_work(desk)
+    assert desk.at_work
     desk.models.fetching = Fetching("m", state="paused")
-    assert not at_work(desk)
+    assert not desk.at_work

@@ -87,30 +87,31 @@ def test_a_slow_drive_costs_nothing_but_time(opened, monkeypatch):
         return write(*given, **more)
 
     monkeypatch.setattr(History, "update", slowly)
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     page = Page(desk)
-    while desk.busy:
+    while desk.state.busy:
         page.render()
         time.sleep(0.02)
-    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER] and desk.turns[-1].state == "finished"
+    assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER] and desk.books.turns[
+        -1
+    ].state == "finished"
 
 
 @POSIX
 def test_a_data_folder_that_vanishes_costs_no_answer_and_is_said(opened, tmp_path, book):
     """Its drive was pulled out: the answer is shown, and a click that needs the folder is told of."""
-    from app.desk.actions import dispatch
     from app.errors import guarded
 
     desk, _engine = opened(pace=0.005, prefill_steps=2)
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     for one in tmp_path.iterdir():
         shutil.rmtree(one) if one.is_dir() else one.unlink()
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: not desk.state.busy)
     shown = re.sub(r"<[^>]*>", "", "".join(Page(desk).render()["turns"]))
-    assert desk.turns[-1].text == ANSWER and ANSWER[:40] in shown
-    guarded(lambda: dispatch(desk, {"act": "book", "id": "b" * 64}), desk.say, None)
-    assert "gone or damaged" in desk.notice.text
-    assert desk.book == book, "the open book is still there to be read"
+    assert desk.books.turns[-1].text == ANSWER and ANSWER[:40] in shown
+    guarded(lambda: desk.actions.dispatch({"act": "book", "id": "b" * 64}), desk.store.say, None)
+    assert "gone or damaged" in desk.state.notice.text
+    assert desk.books.current == book, "the open book is still there to be read"
 
 
 def test_a_clock_that_jumps_changes_no_wait(opened, monkeypatch):
@@ -118,10 +119,10 @@ def test_a_clock_that_jumps_changes_no_wait(opened, monkeypatch):
     keys = Keys("s" * 43, "triforce-0123456789abcdef.localhost")
     code = keys.code()
     desk, _engine = opened(pace=0.005, prefill_steps=2)
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     now = time.time()
     for jump in (10**8, -(10**8)):
         monkeypatch.setattr(time, "time", lambda jump=jump: now + jump)
         Page(desk).render()
-    wait_until(lambda: not desk.busy)
-    assert desk.turns[-1].text == ANSWER and keys.redeem(code)
+    wait_until(lambda: not desk.state.busy)
+    assert desk.books.turns[-1].text == ANSWER and keys.redeem(code)

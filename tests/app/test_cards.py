@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from app.desk.book_cards import AGAIN_S, Cards
-from core.ask import Ask
+from app.desk.book_cards import AGAIN_S, BookCards
 from core.errors import UserError
+from tests.support.desks import card
 from tests.support.fake_runtime import FakeRuntime, wait_until
 
 
@@ -35,7 +37,7 @@ def failing() -> Failing:
 def test_a_card_that_failed_is_asked_for_again(failing, book, broken, how):
     """One bad moment of the engine must not hide for good how the book fits; nor may every look ask anew."""
     now, failing.broken = [0.0], broken
-    cards = Cards(failing, lambda: None, clock=lambda: now[0])
+    cards = BookCards(failing, lambda: None, clock=lambda: now[0])
     wait_until(lambda: cards.of(book) is not None)
     assert cards.of(book).get("notes", []) == ([str(broken)] if isinstance(broken, UserError) else [])
     for _ in range(20):
@@ -52,27 +54,27 @@ def test_a_card_that_failed_is_asked_for_again(failing, book, broken, how):
     assert failing.tries == 2
 
 
-def test_a_forgotten_book_is_asked_about_anew(failing, book):
-    """Its text may have changed: it was read again with OCR."""
+def test_a_book_with_another_text_is_asked_about_anew(failing, book):
+    """It was read again with OCR."""
     failing.broken = None
-    cards = Cards(failing, lambda: None)
+    cards = BookCards(failing, lambda: None)
     wait_until(lambda: cards.of(book))
-    cards.forget(book.sha256)
-    assert cards.of(book) is None
-    wait_until(lambda: cards.of(book))
+    longer = replace(book, text=book.text + " And so on.")
+    assert cards.of(longer) is None
+    wait_until(lambda: cards.of(longer))
     assert failing.tries == 2
 
 
 def test_a_card_says_after_an_answer_how_much_is_left(desk):
     """A reading that was paused would be promised at its full length; the old card stands meanwhile."""
-    wait_until(lambda: desk.card())
-    whole, said = desk.card(), []
+    wait_until(lambda: card(desk))
+    whole, said = card(desk), []
     desk.engine.card = lambda book, until=None: said.append(1) or {**whole, "prefill_s_estimate": 1.0}
     desk.engine.pace = 0.05
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     wait_until(lambda: desk.engine.state == "busy")
-    assert desk.card() == whole
-    wait_until(lambda: desk.card()["prefill_s_estimate"] == 1.0)
+    assert card(desk) == whole
+    wait_until(lambda: card(desk)["prefill_s_estimate"] == 1.0)
     for _ in range(5):
-        desk.card()
+        card(desk)
     assert said == [1], "once"

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.desk.actions import dispatch, make_wish
 from app.web.page import Page
 from core.documents.document import Document, Section
+from tests.support.desks import card
 from tests.support.fake_runtime import wait_until
 
 MARKER = "Zyxomma"
@@ -29,13 +29,13 @@ def story() -> Document:
 def desk(make_desk, engine, story):
     made = make_desk(engine)
     made.shelf.put(story, again=False, cover=b"")
-    wait_until(lambda: made.card())
+    wait_until(lambda: card(made))
     return made
 
 
 def act(desk, **sent: str) -> None:
-    dispatch(desk, sent)
-    wait_until(lambda: not desk.busy)
+    desk.actions.dispatch(sent)
+    wait_until(lambda: not desk.state.busy)
 
 
 def region(desk, name: str) -> str:
@@ -43,7 +43,7 @@ def region(desk, name: str) -> str:
 
 
 def told(desk) -> list[int]:
-    return sorted(desk.tree.summaries(desk.book.up_to(desk.until)))
+    return sorted(desk.chapters.summaries(desk.books.current.up_to(desk.state.until)))
 
 
 def test_the_tree_says_words_tokens_and_what_was_read(desk):
@@ -55,21 +55,22 @@ def test_the_tree_says_words_tokens_and_what_was_read(desk):
 def test_ticked_chapters_alone_are_read_for_summaries_and_questions(desk):
     for number in ("2", "5", "4", "4", "9", "x"):
         act(desk, act="tick", id=number)
-        if number == "x":  # what is no number unticks all, as the button does
-            assert desk.tree.ticked == ()
+    assert desk.state.ticked == (2, 5), "what is no number ticks nothing"
+    act(desk, act="untick")
+    assert desk.state.ticked == ()
     for number in ("5", "2"):
         act(desk, act="tick", id=number)
-    assert make_wish(desk).ticked == (2, 5) and make_wish(desk).chapters is None
-    desk.ask("Who rows?", make_wish(desk))
-    wait_until(lambda: not desk.busy)
+    assert desk.requests.make().ticked == (2, 5) and desk.requests.make().chapters is None
+    desk.questions.ask("Who rows?")
+    wait_until(lambda: not desk.state.busy)
     assert desk.engine.asked[-1].ticked == (2, 5)
     act(desk, act="tell-ticked")
     assert desk.engine.asked[-1].ticked == (2, 5) and told(desk) == [2, 5]
-    assert desk.turns[-2].text == "Summarise chapters 2, 5"
+    assert desk.books.turns[-2].text == "Summarise chapters 2, 5"
     act(desk, act="regenerate")
     assert desk.engine.asked[-1].ticked == (2, 5)
-    desk.select_book(desk.book_id)
-    assert desk.tree.ticked == ()
+    desk.books.select(desk.state.book_id)
+    assert desk.state.ticked == ()
 
 
 def test_one_several_or_all_up_to_here_are_told_and_kept(desk, make_desk, engine, story):
@@ -78,11 +79,11 @@ def test_one_several_or_all_up_to_here_are_told_and_kept(desk, make_desk, engine
     act(desk, act="tell-up-to", value="2")
     assert desk.engine.asked[-1].chapters == (1, 2) and told(desk) == [1, 2, 3]
     again = make_desk(engine)
-    again.select_book(story.sha256)
-    again.reading.show(story.sections[2].start)
+    again.books.select(story.sha256)
+    again.reader.show(story.sections[2].start)
     assert f"Told of Chapter 3: {MARKER}3" in region(again, "told")
     assert region(again, "tree").count("summarised") == 3
-    again.reading.show(story.sections[4].start)
+    again.reader.show(story.sections[4].start)
     assert 'data-act="tell" data-value="5"' in region(again, "told")
 
 
@@ -90,7 +91,7 @@ def test_nothing_told_of_what_lies_behind_the_limit_is_shown_or_exported(desk):
     act(desk, act="tell-up-to", value="5")
     act(desk, act="limit", value="2")
     shown = "".join("".join(map(str, html)) for name, html in Page(desk).render().items() if name != "turns")
-    exported = "".join(desk.tree.export(form)[1] for form in ("md", "html", "json"))
+    exported = "".join(desk.exports.summaries(form)[1] for form in ("md", "html", "json"))
     for html in (shown, exported):
         assert f"{MARKER}1" in html and f"{MARKER}3" not in html
     assert told(desk) == [1, 2]
@@ -105,10 +106,10 @@ def test_a_fork_and_an_answer_again_keep_to_the_limit_too(desk):
     act(desk, act="tell-up-to", value="5")
     act(desk, act="limit", value="2")
     act(desk, act="fork", value="2")
-    assert desk.until == 2 and told(desk) == [1, 2]
+    assert desk.state.until == 2 and told(desk) == [1, 2]
     act(desk, act="limit", value="3")
-    desk.ask("Who rows?", make_wish(desk))
-    wait_until(lambda: not desk.busy)
+    desk.questions.ask("Who rows?")
+    wait_until(lambda: not desk.state.busy)
     act(desk, act="regenerate")
     last = desk.engine.asked[-1]
     assert last.until == 3 and all(f"{MARKER}4" not in one.answer for one in last.history)
@@ -121,31 +122,31 @@ def test_a_summary_stays_with_its_text_when_the_book_is_read_anew(desk, story):
     moved = [replace(one, start=one.start + shift, end=one.end + shift) for one in story.sections[1:]]
     sections = (Section("Chapter 1", 0, len(first)), *moved)
     anew = replace(story, text=first + story.text[story.sections[0].end :], sections=sections)
-    assert list(desk.tree.summaries(anew)) == [2]
+    assert list(desk.chapters.summaries(anew)) == [2]
 
 
 def test_all_summaries_go_out_in_three_forms(desk):
     act(desk, act="tell-up-to", value="2")
-    name, text = desk.tree.export("md")
+    name, text = desk.exports.summaries("md")
     assert name == "Ferry, summaries.md"
     assert text.startswith("# Ferry\n\n## Chapter 1\n\nTold of Chapter 1") and "## Chapter 2" in text
-    parsed = json.loads(desk.tree.export("json")[1])
+    parsed = json.loads(desk.exports.summaries("json")[1])
     assert parsed["book"]["author"] == "A. Writer"
     assert [one["title"] for one in parsed["chapters"]] == ["Chapter 1", "Chapter 2"]
-    html = desk.tree.export("html")[1]
+    html = desk.exports.summaries("html")[1]
     assert ">Chapter 1</h2>" in html and "<script" not in html
 
 
 def test_an_answer_that_was_stopped_or_is_no_summary_keeps_nothing(desk):
-    desk.ask("Who?", make_wish(desk))
-    wait_until(lambda: not desk.busy)
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy)
     act(desk, act="summarize")
     assert told(desk) == []
 
 
 def test_kept_summaries_that_are_damaged_are_told_again(desk, tmp_path):
     act(desk, act="tell", value="1")
-    (tmp_path / "books" / desk.book_id / "summaries.json").write_text("[1, ")
+    (tmp_path / "books" / desk.state.book_id / "summaries.json").write_text("[1, ")
     assert told(desk) == []
     act(desk, act="tell", value="2")
     assert told(desk) == [2]

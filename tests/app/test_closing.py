@@ -13,7 +13,7 @@ from app.server.last_tab import LastTab
 from app.server.server import Server
 from app.store.preferences import Preferences
 from app.web.event_stream import Broadcast
-from core.ask import Ask
+from app.web.page import Page
 from core.config import Settings
 from tests.support.fake_runtime import wait_until
 
@@ -72,7 +72,7 @@ def test_a_stream_that_ends_tells_when_it_was_the_last_one():
 
     told: list[int] = []
     broadcast = Broadcast(Source())
-    broadcast.left = lambda: told.append(broadcast.listening)
+    broadcast.when_left(lambda: told.append(broadcast.listening))
 
     async def two_tabs() -> None:
         streams = [broadcast.stream(), broadcast.stream()]
@@ -94,25 +94,26 @@ def test_it_is_asked_until_somebody_answers_and_never_by_an_app_that_only_serves
     server.end_with_last_tab()
     assert "Keep running" in page.render()["leaving"][0]
     assert "data-now" not in page.render()["leaving"][0]
-    server.broadcast.left()
-    wait_until(lambda: desk.was_left)
+    server.broadcast._left()
+    wait_until(lambda: desk.state.was_left)
     assert "data-now" in page.render()["leaving"][0], "it was closed before anybody answered"
-    desk.choose("when_closed", "keep")
+    desk.preferences.choose("when_closed", "keep")
     assert page.render()["leaving"] == ("",)
 
 
 def test_quitting_with_the_last_tab_ends_the_server_after_its_answer(server, desk, engine, monkeypatch):
     monkeypatch.setattr(LastTab.__init__, "__kwdefaults__", SOON)
     server.end_with_last_tab()
-    desk.choose("when_closed", "quit")
+    desk.preferences.choose("when_closed", "quit")
     engine.pace = 0.02
-    desk.ask("Who?", Ask())
-    server.broadcast.left()
+    desk.questions.ask("Who?")
+    server.broadcast._left()
     wait_until(server._asked.is_set)
-    assert server.quit and not desk.busy and desk.turns[-1].state == "finished"
+    assert server.quit and not desk.state.busy and desk.books.turns[-1].state == "finished"
 
 
-def test_what_config_yaml_says_is_not_asked(server, desk):
-    server.end_with_last_tab()
-    desk.preferences = Preferences(Settings(when_closed="ask"), {"when_closed": "config.yaml"})
-    assert server.broadcast._source.render()["leaving"] == ("",)
+def test_what_config_yaml_says_is_not_asked(make_desk, engine):
+    said = Preferences(Settings(when_closed="ask"), {"when_closed": "config.yaml"})
+    desk = make_desk(engine, preferences=said)
+    desk.store.update(closable=True)
+    assert Page(desk).render()["leaving"] == ("",)

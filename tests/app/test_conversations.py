@@ -5,32 +5,30 @@ from __future__ import annotations
 import pytest
 
 from app.desk import trash as module
-from app.desk.actions import dispatch
 from app.store.history import History
 from app.web.page import Page
-from core.ask import Ask
 from tests.support.fake_runtime import ANSWER, wait_until
 
 
 def ask(desk, question: str) -> str:
     """Asks in a new conversation; returns its id."""
-    desk.talks.begin()
+    desk.books.begin_conversation()
     again(desk, question)
-    return desk.conversation_id
+    return desk.state.conversation_id
 
 
 def again(desk, question: str, answer: str = ANSWER) -> None:
     desk.engine.answer = answer
-    desk.ask(question, Ask())
-    wait_until(lambda: not desk.busy)
+    desk.questions.ask(question)
+    wait_until(lambda: not desk.state.busy)
 
 
 def texts(desk) -> list[str]:
-    return [turn.text for turn in desk.turns]
+    return [turn.text for turn in desk.books.turns]
 
 
 def titles(desk) -> list[str]:
-    return [talk.title for talk in desk.history.conversations(desk.book_id)]
+    return [talk.title for talk in desk.history.conversations(desk.state.book_id)]
 
 
 @pytest.fixture
@@ -39,51 +37,53 @@ def deleted(desk, monkeypatch):
     monkeypatch.setattr(module, "UNDO_S", 30.0)
     ask(desk, "First?")
     gone = ask(desk, "A-very-private-question?")
-    dispatch(desk, {"act": "forget-talk", "id": gone})
+    desk.actions.dispatch({"act": "forget-talk", "id": gone})
     return desk, gone
 
 
 def test_names_and_pins_last_and_pinned_ones_come_first(desk, tmp_path):
     first, second = ask(desk, "First?"), ask(desk, "Second?")
     assert titles(desk) == ["Second?", "First?"]
-    dispatch(desk, {"act": "pin-talk", "id": first})
-    dispatch(desk, {"act": "rename-talk", "id": second, "text": "  About \n the lamp " + "x" * 500})
-    dispatch(desk, {"act": "rename-talk", "id": first, "text": "   "})
+    desk.actions.dispatch({"act": "pin-talk", "id": first})
+    desk.actions.dispatch({"act": "rename-talk", "id": second, "text": "  About \n the lamp " + "x" * 500})
+    desk.actions.dispatch({"act": "rename-talk", "id": first, "text": "   "})
     again = History(tmp_path / "chats.db")
-    shown = again.conversations(desk.book_id)
+    shown = again.conversations(desk.state.book_id)
     again.close()
     assert [one.pinned for one in shown] == [True, False] and shown[0].title == "First?"
     assert shown[1].title.startswith("About the lamp x") and len(shown[1].title) <= 120
     assert "About the lamp" in Page(desk).render()["library"][0]
-    dispatch(desk, {"act": "pin-talk", "id": first})
-    assert not any(one.pinned for one in desk.history.conversations(desk.book_id))
+    desk.actions.dispatch({"act": "pin-talk", "id": first})
+    assert not any(one.pinned for one in desk.history.conversations(desk.state.book_id))
 
 
 def test_a_deleted_conversation_can_be_brought_back(deleted):
     desk, gone = deleted
-    assert titles(desk) == ["First?"] and desk.conversation_id == "" and desk.engine.forgotten == []
+    assert titles(desk) == ["First?"] and desk.state.conversation_id == "" and desk.engine.forgotten == []
     assert f'data-act="undo" data-id="{gone}"' in Page(desk).render()["notice"][0]
-    dispatch(desk, {"act": "undo", "id": gone})
+    desk.actions.dispatch({"act": "undo", "id": gone})
     assert (
-        desk.conversation_id == gone and texts(desk)[0] == "A-very-private-question?" and desk.notice is None
+        desk.state.conversation_id == gone
+        and texts(desk)[0] == "A-very-private-question?"
+        and desk.state.notice is None
     )
 
 
 def test_it_is_gone_from_the_file_when_the_time_is_over(deleted, tmp_path):
     desk, gone = deleted
-    desk.removal._clock = lambda: 1e12
-    desk.removal.purge()
-    assert desk.engine.forgotten == [gone] and desk.notice is None
+    desk.trash._clock = lambda: 1e12
+    desk.trash.purge()
+    assert desk.engine.forgotten == [gone] and desk.state.notice is None
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("chats.db*"))
     assert b"First?" in stored and b"private" not in stored
-    dispatch(desk, {"act": "undo", "id": gone})
-    assert "too late" in desk.notice.text and titles(desk) == ["First?"]
+    desk.actions.dispatch({"act": "undo", "id": gone})
+    assert "too late" in desk.state.notice.text and titles(desk) == ["First?"]
 
 
 def test_the_time_runs_by_itself(desk, monkeypatch):
     monkeypatch.setattr(module, "UNDO_S", 0.05)
     gone = ask(desk, "First?")
-    dispatch(desk, {"act": "clear"})
+    desk.actions.dispatch({"act": "clear"})
     wait_until(lambda: desk.engine.forgotten == [gone])
 
 
@@ -97,74 +97,74 @@ def test_a_fork_goes_on_from_a_turn_and_leaves_the_rest_alone(desk):
     first = ask(desk, "One?")
     again(desk, "Two?", "Second answer.")
     again(desk, "Three?", "Third answer.")
-    dispatch(desk, {"act": "fork", "value": "4"})
-    assert desk.conversation_id != first and texts(desk) == ["One?", ANSWER, "Two?", "Second answer."]
+    desk.actions.dispatch({"act": "fork", "value": "4"})
+    assert desk.state.conversation_id != first and texts(desk) == ["One?", ANSWER, "Two?", "Second answer."]
     again(desk, "Or else?", "Another third.")
     assert [said.question for said in desk.engine.asked[-1].history] == ["One?", "Two?"]
     assert desk.engine.asked[-1].history[0].ids, "the ids go along: the prefix is in the cache"
-    dispatch(desk, {"act": "talk", "id": first})
+    desk.actions.dispatch({"act": "talk", "id": first})
     assert texts(desk)[-2:] == ["Three?", "Third answer."]
     assert any(title.startswith("Fork of “One?”") for title in titles(desk))
-    before = desk.conversation_id
-    dispatch(desk, {"act": "fork", "value": "99"})
-    assert desk.conversation_id == before
+    before = desk.state.conversation_id
+    desk.actions.dispatch({"act": "fork", "value": "99"})
+    assert desk.state.conversation_id == before
 
 
 def test_a_fork_keeps_the_limit(desk):
     ask(desk, "One?")
-    desk.limit(1)
-    dispatch(desk, {"act": "fork", "value": "2"})
-    assert desk.until == 1
+    desk.books.limit(1)
+    desk.actions.dispatch({"act": "fork", "value": "2"})
+    assert desk.state.until == 1
 
 
 def test_a_question_in_other_words_begins_before_it(desk):
     first = ask(desk, "One?")
     again(desk, "Two?")
-    dispatch(desk, {"act": "ask-otherwise", "value": "3", "text": "Two?"})
-    assert desk.conversation_id != first and texts(desk) == ["One?", ANSWER]
-    dispatch(desk, {"act": "talk", "id": first})
-    dispatch(desk, {"act": "ask-otherwise", "value": "1", "text": "One?"})
-    assert desk.conversation_id == "" and len(titles(desk)) == 2
+    desk.actions.dispatch({"act": "ask-otherwise", "value": "3", "text": "Two?"})
+    assert desk.state.conversation_id != first and texts(desk) == ["One?", ANSWER]
+    desk.actions.dispatch({"act": "talk", "id": first})
+    desk.actions.dispatch({"act": "ask-otherwise", "value": "1", "text": "One?"})
+    assert desk.state.conversation_id == "" and len(titles(desk)) == 2
 
 
 def test_versions_of_an_answer_stay_and_change_places(desk):
     ask(desk, "One?")
     for answer in ("Second.", "Third."):
         desk.engine.answer = answer
-        desk.regenerate(Ask())
-        wait_until(lambda: not desk.busy)
-    assert texts(desk) == ["One?", "Third."] and desk.turns[1].versions == ((1, ANSWER), (2, "Second."))
+        desk.questions.regenerate()
+        wait_until(lambda: not desk.state.busy)
+    assert texts(desk) == ["One?", "Third."] and desk.books.turns[1].versions == ((1, ANSWER), (2, "Second."))
     shown = "".join(Page(desk).render()["turns"])
     assert "2 other versions" in shown and "Second." in shown
-    dispatch(desk, {"act": "version", "id": "2", "value": "1"})
-    assert texts(desk) == ["One?", ANSWER] and {text for _n, text in desk.turns[1].versions} == {
+    desk.actions.dispatch({"act": "version", "id": "2", "value": "1"})
+    assert texts(desk) == ["One?", ANSWER] and {text for _n, text in desk.books.turns[1].versions} == {
         "Second.",
         "Third.",
     }
     again(desk, "Two?")
     assert desk.engine.asked[-1].history[0].answer == ANSWER
-    dispatch(desk, {"act": "version", "id": "2", "value": "99"})
+    desk.actions.dispatch({"act": "version", "id": "2", "value": "99"})
     assert texts(desk)[1] == ANSWER
 
 
 def test_a_stopped_regeneration_adds_no_version(opened):
     desk, engine = opened(pace=0.01, prefill_steps=1)
     again(desk, "One?")
-    desk.regenerate(Ask())
+    desk.questions.regenerate()
     desk.stop()
-    wait_until(lambda: not desk.busy)
-    assert desk.turns[1].versions == () and texts(desk)[1] == ANSWER
+    wait_until(lambda: not desk.state.busy)
+    assert desk.books.turns[1].versions == () and texts(desk)[1] == ANSWER
 
 
 def test_nothing_of_it_happens_under_a_running_answer(opened):
     desk, _engine = opened(pace=0.05)
-    desk.ask("One?", Ask())
-    talk = desk.conversation_id
+    desk.questions.ask("One?")
+    talk = desk.state.conversation_id
     for sent in (
         {"act": "forget-talk", "id": talk},
         {"act": "fork", "value": "1"},
         {"act": "undo", "id": talk},
     ):
-        dispatch(desk, sent)
-        assert desk.conversation_id == talk and desk.busy
+        desk.actions.dispatch(sent)
+        assert desk.state.conversation_id == talk and desk.state.busy
     desk.stop()

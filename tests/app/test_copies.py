@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli import parser
-from app.desk.actions import dispatch
 from app.models import copies, local_files
 from app.models.catalogue import Models
 from app.web.models import fetching_html, model_files_html, models_html
@@ -54,33 +53,33 @@ async def pieces(content: bytes, *, of: int = 100_000):
 
 def test_a_named_folder_is_remembered_searched_below_and_forgotten(desk, file):
     folder = str(file.parents[1])
-    dispatch(desk, {"act": "look-into", "file": folder})
-    assert "Search below this folder" in model_files_html(desk.used.choosing)
-    dispatch(desk, {"act": "search-below", "file": folder})
-    wait_until(lambda: desk.used.choosing.found is not None)
-    html = model_files_html(desk.used.choosing)
+    desk.actions.dispatch({"act": "look-into", "file": folder})
+    assert "Search below this folder" in model_files_html(desk.state.choosing)
+    desk.actions.dispatch({"act": "search-below", "file": folder})
+    wait_until(lambda: desk.state.choosing.found is not None)
+    html = model_files_html(desk.state.choosing)
     assert f'data-act="use-file" data-file="{file}"' in html and "Search again" in html
     assert local_files.named_folders() == [Path(folder)]
-    dispatch(desk, {"act": "look-into", "file": ""})
-    assert f'data-act="forget-folder" data-file="{folder}"' in model_files_html(desk.used.choosing)
-    dispatch(desk, {"act": "forget-folder", "file": folder})
-    assert local_files.named_folders() == [] and "forget-folder" not in model_files_html(desk.used.choosing)
+    desk.actions.dispatch({"act": "look-into", "file": ""})
+    assert f'data-act="forget-folder" data-file="{folder}"' in model_files_html(desk.state.choosing)
+    desk.actions.dispatch({"act": "forget-folder", "file": folder})
+    assert local_files.named_folders() == [] and "forget-folder" not in model_files_html(desk.state.choosing)
     assert file.exists()
 
 
 def test_named_folders_are_searched_with_other_programs(desk, file, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "nobody")
     local_files.name_folder(file.parents[1])
-    dispatch(desk, {"act": "look-elsewhere"})
-    wait_until(lambda: desk.used.choosing.found is not None)
-    assert str(file) in {str(one.path) for one in desk.used.choosing.found}
+    desk.actions.dispatch({"act": "look-elsewhere"})
+    wait_until(lambda: desk.state.choosing.found is not None)
+    assert str(file) in {str(one.path) for one in desk.state.choosing.found}
 
 
 def test_a_search_that_was_closed_shows_nothing_more(desk, file, monkeypatch):
-    dispatch(desk, {"act": "search-below", "file": str(file.parent)})
-    dispatch(desk, {"act": "done-choosing"})
+    desk.actions.dispatch({"act": "search-below", "file": str(file.parent)})
+    desk.actions.dispatch({"act": "done-choosing"})
     asyncio.run(asyncio.sleep(0.3))
-    assert desk.used.choosing is None
+    assert desk.state.choosing is None
 
 
 def test_a_search_is_bounded_in_depth_and_time(tmp_path, monkeypatch):
@@ -115,12 +114,12 @@ def test_what_was_found_wrong_is_said_in_the_pages_language():
 
 def test_a_dropped_file_is_told_where_to_choose_and_nothing_is_copied(desk, file):
     size = file.stat().st_size
-    dispatch(desk, {"act": "dropped-model", "name": "mine-Q8_0.gguf", "text": str(size)})
-    html = model_files_html(desk.used.choosing)
+    desk.actions.dispatch({"act": "dropped-model", "name": "mine-Q8_0.gguf", "text": str(size)})
+    html = model_files_html(desk.state.choosing)
     assert "A browser does not say where a dropped file lies" in html
     assert 'data-act="copy-dropped"' in html and "Copy mine-Q8_0.gguf into the folder" in html
-    dispatch(desk, {"act": "look-into", "file": str(file.parent)})
-    html = model_files_html(desk.used.choosing)
+    desk.actions.dispatch({"act": "look-into", "file": str(file.parent)})
+    html = model_files_html(desk.state.choosing)
     assert 'data-act="copy-dropped"' in html and f'data-file="{file}"' in html
     assert desk.models.fetching is None
 
@@ -128,7 +127,7 @@ def test_a_dropped_file_is_told_where_to_choose_and_nothing_is_copied(desk, file
 def test_a_copy_is_a_model_that_can_be_used_and_deleted(desk, file, home):
     seen, show = [], desk.models.show
     desk.models.show = lambda fetching: (seen.append(fetching), show(fetching))
-    asyncio.run(desk.used.take("mine-Q8_0.gguf", file.stat().st_size, pieces(file.read_bytes())))
+    asyncio.run(desk.model_choice.take("mine-Q8_0.gguf", file.stat().st_size, pieces(file.read_bytes())))
     copy = (home / "models" / "mine-Q8_0" / "mine-Q8_0.gguf").resolve()
     wait_until(lambda: desk.engine.model_name == str(copy))
     assert copy.read_bytes() == file.read_bytes()
@@ -137,8 +136,8 @@ def test_a_copy_is_a_model_that_can_be_used_and_deleted(desk, file, home):
     found = next(one for one in desk.models.list if one.path == str(copy))
     assert found.disk_bytes > file.stat().st_size
     desk.engine.use(EMBEDDED)
-    dispatch(desk, {"act": "delete-model", "name": "mine-Q8_0"})
-    assert not copy.exists() and local_files.own_files() == [] and "given back" in desk.notice.text
+    desk.actions.dispatch({"act": "delete-model", "name": "mine-Q8_0"})
+    assert not copy.exists() and local_files.own_files() == [] and "given back" in desk.state.notice.text
 
 
 @pytest.mark.parametrize("fault", ["cut", "no GGUF", "damaged", "stopped", "full", "there"])
@@ -161,10 +160,10 @@ def test_a_copy_that_fails_leaves_nothing(desk, file, home, monkeypatch, fault):
         async for piece in pieces(content[: len(content) // 2] if fault == "cut" else content):
             yield piece
             if fault == "stopped":
-                dispatch(desk, {"act": "stop-copying"})
+                desk.actions.dispatch({"act": "stop-copying"})
 
     with pytest.raises(UserError, match=words[fault]):
-        asyncio.run(desk.used.copies.take(name, size, coming()))
+        asyncio.run(desk.model_choice.copies.take(name, size, coming()))
     assert sorted((home / "models").iterdir()) == before
     assert desk.models.fetching is None
 
@@ -177,7 +176,9 @@ def test_names_from_a_browser_stay_in_the_folder(desk, file, home, name):
     """Only what is a file's own name counts."""
     copied = None
     with contextlib.suppress(UserError):
-        copied = asyncio.run(desk.used.copies.take(name, file.stat().st_size, pieces(file.read_bytes())))
+        copied = asyncio.run(
+            desk.model_choice.copies.take(name, file.stat().st_size, pieces(file.read_bytes()))
+        )
     made = {path.name for path in (home / "models").iterdir()}
     assert made <= {"x", "gguf"} and (copied is None or copied.parent.parent == home / "models")
     assert not (home.parent / "x.gguf").exists()
@@ -194,7 +195,7 @@ def test_what_a_killed_run_left_of_a_copy_goes_at_the_next_start(home, make_desk
 def test_one_copy_at_a_time_and_no_download_beside_it(desk, file):
     assert desk.models.begin_copy("other")
     with pytest.raises(UserError, match="Something else"):
-        asyncio.run(desk.used.copies.take("a.gguf", 10, pieces(b"GGUF")))
+        asyncio.run(desk.model_choice.copies.take("a.gguf", 10, pieces(b"GGUF")))
     desk.models.fetch(SMALL.name)
     assert desk.models.fetching.name == "other"
     assert 'data-act="stop-copying"' in fetching_html(desk.models.fetching)
@@ -216,28 +217,28 @@ def downloaded(home, desk) -> Path:
 def test_a_model_is_moved_from_the_list(desk, downloaded, tmp_path):
     html = models_html(desk.models.list, current=EMBEDDED)
     assert f'data-act="place-for" data-name="{SMALL.name}"' in html
-    dispatch(desk, {"act": "place-for", "name": SMALL.name})
-    dispatch(desk, {"act": "look-into", "file": str(tmp_path)})
-    html = model_files_html(desk.used.choosing)
+    desk.actions.dispatch({"act": "place-for", "name": SMALL.name})
+    desk.actions.dispatch({"act": "look-into", "file": str(tmp_path)})
+    html = model_files_html(desk.state.choosing)
     assert "Move it here" in html and "use-file" not in html and "search-below" not in html
-    dispatch(desk, {"act": "move-here", "file": str(tmp_path)})
-    wait_until(lambda: desk.notice and "lies in" in desk.notice.text)
+    desk.actions.dispatch({"act": "move-here", "file": str(tmp_path)})
+    wait_until(lambda: desk.state.notice and "lies in" in desk.state.notice.text)
     assert (tmp_path / SMALL.name / SMALL.file).exists() and not (downloaded / SMALL.file).exists()
     assert next(one for one in desk.models.list if one.name == SMALL.name).here
-    assert desk.models.fetching is None and desk.used.choosing is None
+    assert desk.models.fetching is None and desk.state.choosing is None
 
 
 def test_a_model_in_use_stays(desk, downloaded, tmp_path):
     desk.engine.model_name = SMALL.name
-    dispatch(desk, {"act": "place-for", "name": SMALL.name})
-    assert desk.used.choosing is None and "is in use" in desk.notice.text
+    desk.actions.dispatch({"act": "place-for", "name": SMALL.name})
+    assert desk.state.choosing is None and "is in use" in desk.state.notice.text
     assert SMALL.name and (downloaded / SMALL.file).exists()
 
 
 def test_what_prevents_a_move_is_said(desk, downloaded, tmp_path):
-    dispatch(desk, {"act": "place-for", "name": SMALL.name})
-    dispatch(desk, {"act": "move-here", "file": str(tmp_path / "nowhere")})
-    wait_until(lambda: desk.notice and "no folder" in desk.notice.text)
+    desk.actions.dispatch({"act": "place-for", "name": SMALL.name})
+    desk.actions.dispatch({"act": "move-here", "file": str(tmp_path / "nowhere")})
+    wait_until(lambda: desk.state.notice and "no folder" in desk.state.notice.text)
     assert (downloaded / SMALL.file).exists() and desk.models.fetching is None
 
 

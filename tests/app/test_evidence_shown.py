@@ -25,11 +25,11 @@ def talking(make_desk, engine):
     document = Document("Mars", "", "txt", text, (Section("I", 0, len(text)),), sha256="b" * 64)
     desk = make_desk(engine)
     desk.shelf.put(document, cover=b"", again=False)
-    desk.conversation_id = desk.history.create(document.sha256).id
+    desk.store.update(conversation_id=desk.history.create(document.sha256).id)
 
     def say(question: str, answer: str, **extra: object) -> None:
-        desk.history.add(desk.conversation_id, "user", question, extra=extra)
-        desk.history.add(desk.conversation_id, "assistant", answer)
+        desk.history.add(desk.state.conversation_id, "user", question, extra=extra)
+        desk.history.add(desk.state.conversation_id, "assistant", answer)
 
     return desk, say
 
@@ -65,13 +65,13 @@ def test_an_answer_without_any_evidence_says_so(talking, answer: str, line: str 
 def test_where_no_sentence_has_a_place_the_passages_near_the_question_unfold(talking):
     """By its words, and where the model looked when it had read them."""
     desk, say = talking
-    look = Looked(None, ((desk.book.text.index(FILLER[:20]), 0.9), (0, 0.1)))
+    look = Looked(None, ((desk.books.current.text.index(FILLER[:20]), 0.9), (0, 0.1)))
     say("Where did the astronomer live?", "He liked jazz.")
     html = " ".join("".join(Page(desk).render()["turns"]).split())
     assert "<summary>Evidence: no place in the book was found for its 1 sentence.</summary>" in html
     assert 'data-act="cite" data-offset="0"' in html and "near to the question" in html
     assert "the model looked here" not in html
-    found = Citations()("He liked jazz.", desk.book, "Where did he go?", [look]).found
+    found = Citations()("He liked jazz.", desk.books.current, "Where did he go?", [look]).found
     assert [(one.state, one.reasons) for one in found][:1] == [("nearest", ("looked",))]
 
 
@@ -96,12 +96,12 @@ def test_a_book_read_again_is_shown_as_it_reads_now(talking):
     """One file has one id, whatever a newer reader or OCR makes of it: nothing of the old text may stay."""
     desk, say = talking
     say("Tell me about him.", "The astronomer Ogilvy lived at Ottershaw.")
-    page, before = Page(desk), desk.book
+    page, before = Page(desk), desk.books.current
     assert FIRST.strip() not in "".join(page.render()["reader"])
     section = replace(before.sections[0], end=before.sections[0].end + len(FIRST))
-    talk = desk.conversation_id
+    talk = desk.state.conversation_id
     desk.shelf.put(replace(before, text=FIRST + before.text, sections=(section,)), cover=b"", again=True)
-    assert desk.conversation_id == talk
+    assert desk.state.conversation_id == talk
     shown = page.render()
     assert FIRST.strip() in "".join(shown["reader"])
     assert f'data-offset="{len(FIRST)}"' in "".join(shown["turns"])
@@ -127,12 +127,12 @@ def test_marks_appear_while_the_answer_is_written_and_stay(talking):
     page = Page(desk)
     (_asked, html), seen = page.render()["turns"], []
     at_the_end = signs(html)
-    citations, text = page._answers._citations, desk.turns[-1].text
+    citations, text = page._answers._citations, desk.books.turns[-1].text
     growing = LiveText()
     for length in range(len(text) + 1):
         pieces = (Piece(text[:length], "target"),)
         live = growing.blocks(
-            pieces, length, citations.so_far(text[:length], desk.book, "Tell me about him.")
+            pieces, length, citations.so_far(text[:length], desk.books.current, "Tell me about him.")
         )
         now = signs("".join(live))
         assert now[: len(seen)] == seen, "a mark went away"
@@ -148,20 +148,20 @@ def test_a_look_that_comes_late_moves_the_mark_that_stands(talking):
     page = Page(desk)
     page.render()
     citations = page._answers._citations
-    citations("Hm.", desk.book)
+    citations("Hm.", desk.books.current)
     text = "Nothing of it stands there.\n\nAnd then"
     growing = LiveText()
     pieces = (Piece(text, "target"),)
-    before = growing.blocks(pieces, len(text), citations.so_far(text, desk.book))
+    before = growing.blocks(pieces, len(text), citations.so_far(text, desk.books.current))
     look = [Looked(0, ((0, 0.9),))]
-    after = growing.blocks(pieces, len(text), citations.so_far(text, desk.book, looked=look))
+    after = growing.blocks(pieces, len(text), citations.so_far(text, desk.books.current, looked=look))
     assert "sign-nothing" in before[0] and "data-offset" not in before[0]
     assert 'data-offset="0"' in after[0] and len(after) == 2
 
 
 def test_the_fold_says_when_the_model_looked_there(talking):
     desk, _ = talking
-    history, talk = desk.history, desk.conversation_id
+    history, talk = desk.history, desk.state.conversation_id
     history.add(talk, "user", "Who?")
     looked = [{"sentence": 0, "places": [[0, 0.8]]}, {"sentence": None, "places": [[0, 0.8]]}]
     said = "The astronomer Ogilvy lived at Ottershaw."
@@ -177,12 +177,12 @@ def test_a_summarys_sentences_lead_where_they_were_found(talking):
     """What was found when it was told counts, for the whole and for each part; nothing is looked up anew."""
     desk, _ = talking
     at = len(FACT) + 120
-    desk.history.add(desk.conversation_id, "user", "Summarise this book", extra={"summary": True})
+    desk.history.add(desk.state.conversation_id, "user", "Summarise this book", extra={"summary": True})
     extra = {
         "stands": [{"start": 0, "end": 16, "book_start": at, "book_end": at + 40, "quoted": False}],
         "parts": [["Chapter 1", "The astronomer Ogilvy lived at Ottershaw."]],
     }
-    desk.history.add(desk.conversation_id, "assistant", "It goes on so on.", extra=extra)
+    desk.history.add(desk.state.conversation_id, "assistant", "It goes on so on.", extra=extra)
     html = "".join(Page(desk).render()["turns"])
     part, whole = html.split("</details>", 1)
     assert 'data-act="cite" data-offset="0"' in " ".join(part.split()) and "sign-agrees" in part

@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from app.desk.actions import dispatch
 from app.render import export
-from core.ask import MOST_INSTRUCTIONS, Ask
+from core.ask import MOST_INSTRUCTIONS
 from core.errors import UserError
 from tests.support.fake_runtime import ANSWER, wait_until
 
@@ -20,8 +19,8 @@ DROP = object()
 def talk(desk):
     """A desk with a conversation of two exchanges."""
     for question in ("Who?", "Is it <b>dark</b>?"):
-        desk.ask(question, Ask())
-        wait_until(lambda: not desk.busy)
+        desk.questions.ask(question)
+        wait_until(lambda: not desk.state.busy)
     return desk
 
 
@@ -33,43 +32,45 @@ def upload(desk, tmp_path, text: str) -> str:
 
 
 def bring(desk, tmp_path, text: str) -> None:
-    dispatch(desk, {"act": "bring-in", "path": upload(desk, tmp_path, text), "name": "talk.json"})
+    desk.actions.dispatch({"act": "bring-in", "path": upload(desk, tmp_path, text), "name": "talk.json"})
 
 
 def test_what_goes_out_comes_in_again_beside_the_first(talk, tmp_path):
-    name, text = talk.talks.export("json")
+    name, text = talk.exports.conversation("json")
     assert name == "The Lamp.json"
-    first = talk.conversation_id
+    first = talk.state.conversation_id
     bring(talk, tmp_path, text)
-    assert talk.conversation_id != first and len(talk.history.conversations(talk.book_id)) == 2
-    told = [(turn.role, turn.text, turn.state) for turn in talk.turns]
+    assert talk.state.conversation_id != first and len(talk.history.conversations(talk.state.book_id)) == 2
+    told = [(turn.role, turn.text, turn.state) for turn in talk.books.turns]
     assert told == [(turn.role, turn.text, turn.state) for turn in talk.history.turns(first)]
-    assert talk.turns[1].extra["sources"] == ["Whole book"] and "ids" not in talk.turns[1].extra
+    assert talk.books.turns[1].extra["sources"] == ["Whole book"] and "ids" not in talk.books.turns[1].extra
     assert list((tmp_path / "uploads").rglob("*.json")) == []
-    talk.ask("And then?", Ask())
-    wait_until(lambda: not talk.busy)
+    talk.questions.ask("And then?")
+    wait_until(lambda: not talk.state.busy)
     said = talk.engine.asked[-1].history
     assert [one.question for one in said] == ["Who?", "Is it <b>dark</b>?"] and said[0].ids == ()
 
 
 def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
-    name, page = talk.talks.export("html")
+    name, page = talk.exports.conversation("html")
     assert name == "The Lamp.html" and "Is it &lt;b&gt;dark&lt;/b&gt;?" in page and ANSWER[:40] in page
     assert "<script" not in page and "default-src 'none'" in page and not re.search(r"(src|href)=", page)
 
 
 def test_instructions_go_along_in_every_form(desk, tmp_path):
-    desk.ask("Who?", Ask(instructions="Answer in <b>German</b>."))
-    wait_until(lambda: not desk.busy)
-    assert "*Instructions: Answer in <b>German</b>.*" in desk.talks.export("md")[1]
-    assert "Instructions: Answer in &lt;b&gt;German&lt;/b&gt;." in desk.talks.export("html")[1]
-    bring(desk, tmp_path, desk.talks.export("json")[1])
-    desk.ask("And then?", Ask())
-    wait_until(lambda: not desk.busy)
+    desk.preferences.choose("instructions", "Answer in <b>German</b>.")
+    desk.questions.ask("Who?")
+    desk.preferences.reset("instructions")
+    wait_until(lambda: not desk.state.busy)
+    assert "*Instructions: Answer in <b>German</b>.*" in desk.exports.conversation("md")[1]
+    assert "Instructions: Answer in &lt;b&gt;German&lt;/b&gt;." in desk.exports.conversation("html")[1]
+    bring(desk, tmp_path, desk.exports.conversation("json")[1])
+    desk.questions.ask("And then?")
+    wait_until(lambda: not desk.state.busy)
     assert desk.engine.asked[-1].history[0].instructions == "Answer in <b>German</b>."
-    long = altered(desk.talks.export("json")[1], {"turns/0/extra/instructions": "x" * 99_999})
+    long = altered(desk.exports.conversation("json")[1], {"turns/0/extra/instructions": "x" * 99_999})
     bring(desk, tmp_path, long)
-    assert len(desk.turns[0].extra["instructions"]) == MOST_INSTRUCTIONS
+    assert len(desk.books.turns[0].extra["instructions"]) == MOST_INSTRUCTIONS
 
 
 def altered(text: str, change: dict) -> str:
@@ -117,10 +118,10 @@ def altered(text: str, change: dict) -> str:
     ],
 )
 def test_a_file_of_another_form_is_refused_in_words_and_brings_nothing(talk, tmp_path, change):
-    text = altered(talk.talks.export("json")[1], change)
+    text = altered(talk.exports.conversation("json")[1], change)
     with pytest.raises(UserError, match="no conversation"):
         bring(talk, tmp_path, text)
-    assert len(talk.history.conversations(talk.book_id)) == 1
+    assert len(talk.history.conversations(talk.state.book_id)) == 1
     assert list((tmp_path / "uploads").rglob("*.json")) == []
 
 
@@ -140,28 +141,28 @@ def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):
         "turns/0/extra/surprise": 1,
         "turns/0/text": "x" * (export.MOST_CHARS + 5),
     }
-    bring(talk, tmp_path, altered(talk.talks.export("json")[1], harm))
-    question, answer = talk.turns[:2]
+    bring(talk, tmp_path, altered(talk.exports.conversation("json")[1], harm))
+    question, answer = talk.books.turns[:2]
     assert set(answer.extra) <= {"sources", "notes", "reason", "until", "error"}
     assert question.extra["fit"] == "auto" and "surprise" not in question.extra
     assert len(question.text) == export.MOST_CHARS
 
 
 def test_a_conversation_about_another_book_says_which(talk, tmp_path):
-    text = altered(talk.talks.export("json")[1], {"book/sha256": "f" * 64, "book/title": "The Sea"})
+    text = altered(talk.exports.conversation("json")[1], {"book/sha256": "f" * 64, "book/title": "The Sea"})
     with pytest.raises(UserError, match="The Sea"):
         bring(talk, tmp_path, text)
-    assert len(talk.history.conversations(talk.book_id)) == 1
+    assert len(talk.history.conversations(talk.state.book_id)) == 1
 
 
 def test_one_of_a_newer_version_says_so(talk, tmp_path):
     with pytest.raises(UserError, match="newer version"):
-        bring(talk, tmp_path, altered(talk.talks.export("json")[1], {"version": 2}))
+        bring(talk, tmp_path, altered(talk.exports.conversation("json")[1], {"version": 2}))
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "{tmp}/uploads/../secret.json"])
 def test_a_path_outside_the_uploads_is_neither_read_nor_deleted(talk, tmp_path, path):
     (tmp_path / "secret.json").write_text("secret")
     with pytest.raises(UserError, match="did not arrive"):
-        dispatch(talk, {"act": "bring-in", "path": path.format(tmp=tmp_path)})
+        talk.actions.dispatch({"act": "bring-in", "path": path.format(tmp=tmp_path)})
     assert (tmp_path / "secret.json").exists()

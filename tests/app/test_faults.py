@@ -19,7 +19,6 @@ from app.host.secrets import Keys
 from app.server.server import Server
 from app.store import library as library_module
 from app.web.page import Page
-from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Section
 from tests.support.fake_runtime import ANSWER, wait_until
@@ -54,32 +53,32 @@ def test_each_error_is_told_by_cause_and_remedy(error, words):
 
 def test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done(desk):
     """The question alone in the file would shift every answer behind it by one."""
-    desk.ask("Who?", Ask())
-    wait_until(lambda: not desk.busy)
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy)
     full(desk.history)
     with pytest.raises(sqlite3.OperationalError):
-        desk.ask("And then? " * 2000, Ask())
-    assert not desk.busy and [turn.text for turn in desk.turns] == ["Who?", ANSWER]
+        desk.questions.ask("And then? " * 2000)
+    assert not desk.state.busy and [turn.text for turn in desk.books.turns] == ["Who?", ANSWER]
     roomy(desk.history)
-    assert desk.ask("And then?", Ask())
-    wait_until(lambda: not desk.busy)
-    assert [turn.text for turn in desk.turns] == ["Who?", ANSWER, "And then?", ANSWER]
+    assert desk.questions.ask("And then?")
+    wait_until(lambda: not desk.state.busy)
+    assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER, "And then?", ANSWER]
 
 
 def test_an_answer_that_cannot_be_stored_is_shown_and_stored_later(opened):
     """The page said "Working" for ever, and the answer was gone."""
     desk, engine = opened(pace=0.01, prefill_steps=2, answer="It is told. " * 3000)
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     full(desk.history)
     engine.pace = 1e-6
-    wait_until(lambda: not desk.busy)
-    assert "not stored yet" in desk.notice.text and "disk is full" in desk.notice.text
-    assert desk.turns[-1].text == engine.answer and desk.turns[-1].state == "finished"
+    wait_until(lambda: not desk.state.busy)
+    assert "not stored yet" in desk.state.notice.text and "disk is full" in desk.state.notice.text
+    assert desk.books.turns[-1].text == engine.answer and desk.books.turns[-1].state == "finished"
     assert "told" in "".join(Page(desk).render()["turns"])
     roomy(desk.history)
     engine.answer, engine.context_tokens = "Shortly.", 1_000_000
-    assert desk.ask("And then?", Ask())
-    wait_until(lambda: not desk.busy)
+    assert desk.questions.ask("And then?")
+    wait_until(lambda: not desk.state.busy)
     stored = desk.history._db.execute("SELECT text FROM turns WHERE role = 'assistant' ORDER BY number")
     assert [text for (text,) in stored] == ["It is told. " * 3000, "Shortly."]
 
@@ -89,9 +88,9 @@ def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book,
         raise FULL
 
     monkeypatch.setattr(library_module, "write_whole", fail)
-    desk.talks.begin()
-    desk.select_book(book.sha256)
-    assert desk.book == book and desk.notice is None
+    desk.books.begin_conversation()
+    desk.books.select(book.sha256)
+    assert desk.books.current == book and desk.state.notice is None
     other = type(book)(
         title="Another",
         author="",
@@ -101,8 +100,8 @@ def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book,
         sections=(Section("I", 0, 5),),
     )
     desk.shelf.put(other, cover=b"", again=False)
-    assert desk.book == other and "could not be put on the shelf" in desk.notice.text
-    assert "disk is full" in desk.notice.text
+    assert desk.books.current == other and "could not be put on the shelf" in desk.state.notice.text
+    assert "disk is full" in desk.state.notice.text
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ def test_an_export_from_a_drive_that_is_away_is_told_and_makes_no_file(server, d
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []}
     answer = asyncio.run(server._export(Request(scope)))
     assert answer.status_code == 204 and answer.body == b"", "the page stays"
-    assert "See that the data folder is there, then retry" in desk.notice.text
+    assert "See that the data folder is there, then retry" in desk.state.notice.text
 
 
 def test_a_page_that_cannot_be_rendered_says_so_and_keeps_the_rest(desk, monkeypatch):
@@ -137,7 +136,7 @@ def test_a_page_that_cannot_be_rendered_says_so_and_keeps_the_rest(desk, monkeyp
     page = Page(desk)
     before = page.render()
     monkeypatch.setattr(desk.history, "conversations", lambda _book: 1 / 0)
-    desk.shelf_version += 1
+    desk.history.create(desk.state.book_id)
     after = page.render()
     assert {name for name in after if after[name] != before[name]} == {"notice"}
     assert "Something went wrong" in after["notice"][0]

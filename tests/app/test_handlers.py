@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from core.ask import Ask
-
 
 def test_what_was_read_is_stored_before_the_engine_ends(make_desk, engine):
     """A book of an hour's prefill must not be lost because the person quits while its last blocks are being
@@ -27,10 +25,10 @@ def test_whoever_has_no_time_does_not_wait_for_it(make_desk, engine):
 
 def test_books_and_conversations_cannot_change_under_a_running_answer(opened, book):
     desk, engine = opened(pace=0.02)
-    desk.summarize(Ask())
-    talk = desk.conversation_id
-    desk.shelf.forget(book.sha256)
-    desk.talks.begin()
-    desk.select_book(book.sha256)
-    assert desk.busy and desk.conversation_id == talk and desk.book == book
-    assert desk.notice.kind == "info"
+    desk.questions.summarize()
+    talk = desk.state.conversation_id
+    desk.trash.throw_book(book.sha256)
+    desk.books.begin_conversation()
+    desk.books.select(book.sha256)
+    assert desk.state.busy and desk.state.conversation_id == talk and desk.books.current == book
+    assert desk.state.notice.kind == "info"

@@ -9,22 +9,21 @@ import pytest
 
 from app.web.page import Page
 from app.web.regions import offer_html
-from core.ask import Ask
 from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
-from tests.support.desks import put
+from tests.support.desks import card, put
 from tests.support.fake_runtime import wait_until
 
 
 def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):
     """Uploads that stay behind would fill the disk with private books."""
     desk, path = make_desk(engine), put(tmp_path)
-    desk.intake.upload(str(path), "book.txt")
-    wait_until(lambda: desk.book_id)
-    wait_until(lambda: desk.intake.opening is None)
-    assert desk.book == book and not path.exists()
-    wait_until(lambda: desk.card())
-    assert desk.card()["tokens"] == round(book.words * 1.3)
+    desk.imports.upload(str(path), "book.txt")
+    wait_until(lambda: desk.state.book_id)
+    wait_until(lambda: desk.state.opening is None)
+    assert desk.books.current == book and not path.exists()
+    wait_until(lambda: card(desk))
+    assert card(desk)["tokens"] == round(book.words * 1.3)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +35,8 @@ def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path
     read = []
     desk = make_desk(engine, read=lambda *args, **kwargs: read.append(args))
     with pytest.raises(UserError, match="did not arrive"):
-        desk.intake.upload(path.format(tmp=tmp_path), "x.txt")
-    assert desk.intake.opening is None and read == []
+        desk.imports.upload(path.format(tmp=tmp_path), "x.txt")
+    assert desk.state.opening is None and read == []
     assert (tmp_path / "secret.txt").exists()
 
 
@@ -46,17 +45,17 @@ def test_a_file_that_is_no_book_says_why_and_the_desk_stays_usable(make_desk, en
         raise DocumentError("This is a picture (PNG). Choose a PDF, EPUB or TXT.")
 
     desk, path = make_desk(engine, read=refuse), put(tmp_path)
-    desk.intake.upload(str(path), "book.epub")
-    wait_until(lambda: desk.notice)
-    wait_until(lambda: desk.intake.opening is None)
-    assert desk.notice.text.startswith("This is a picture") and not path.exists()
+    desk.imports.upload(str(path), "book.epub")
+    wait_until(lambda: desk.state.notice)
+    wait_until(lambda: desk.state.opening is None)
+    assert desk.state.notice.text.startswith("This is a picture") and not path.exists()
 
 
 def test_a_readers_bug_does_not_take_the_desk_down(make_desk, engine, tmp_path):
     desk, path = make_desk(engine, read=lambda *_args, **_kwargs: 1 / 0), put(tmp_path)
-    desk.intake.upload(str(path), "odd.pdf")
-    wait_until(lambda: desk.notice)
-    assert "odd.pdf" in desk.notice.text and "ZeroDivision" not in desk.notice.text
+    desk.imports.upload(str(path), "odd.pdf")
+    wait_until(lambda: desk.state.notice)
+    assert "odd.pdf" in desk.state.notice.text and "ZeroDivision" not in desk.state.notice.text
 
 
 def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_path):
@@ -66,16 +65,16 @@ def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_pa
         return book
 
     desk, path = make_desk(engine, read=read), put(tmp_path)
-    desk.intake.upload(str(path), "locked.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
-    assert desk.notice is None and path.exists(), (
+    desk.imports.upload(str(path), "locked.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    assert desk.state.notice is None and path.exists(), (
         "asking for a password is not an error, and the file is still needed"
     )
-    desk.intake.give_password("wrong")
-    wait_until(lambda: desk.notice)
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
-    desk.intake.give_password("open")
-    wait_until(lambda: desk.book_id and desk.intake.opening is None)
+    desk.imports.give_password("wrong")
+    wait_until(lambda: desk.state.notice)
+    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    desk.imports.give_password("open")
+    wait_until(lambda: desk.state.book_id and desk.state.opening is None)
     assert not path.exists()
 
 
@@ -86,11 +85,11 @@ def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):
         raise DocumentError("Stopped.")
 
     desk, path = make_desk(engine, read=read), put(tmp_path)
-    desk.intake.upload(str(path), "long.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.fraction == 0.1)
-    desk.intake.cancel()
-    wait_until(lambda: desk.intake.opening is None)
-    assert not path.exists() and desk.book is None
+    desk.imports.upload(str(path), "long.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.fraction == 0.1)
+    desk.imports.cancel()
+    wait_until(lambda: desk.state.opening is None)
+    assert not path.exists() and desk.books.current is None
 
 
 def test_a_book_is_shown_with_its_own_cover(make_desk, engine, book, tmp_path):
@@ -98,8 +97,8 @@ def test_a_book_is_shown_with_its_own_cover(make_desk, engine, book, tmp_path):
     desk, path = make_desk(engine, cover=b"a picture"), put(tmp_path)
     before = Page(desk).render()
     assert "/covers/" not in "".join(before["library"] + before["stage"])
-    desk.intake.upload(str(path), "book.epub")
-    wait_until(lambda: desk.book_id and desk.intake.opening is None)
+    desk.imports.upload(str(path), "book.epub")
+    wait_until(lambda: desk.state.book_id and desk.state.opening is None)
     after = Page(desk).render()
     for region in ("library", "stage"):
         assert f'src="/covers/{book.sha256}"' in "".join(after[region])
@@ -117,8 +116,8 @@ def test_a_cover_that_takes_long_is_given_up_with_its_book(make_desk, engine, tm
         raise DocumentError("This is no book.")
 
     desk, path = make_desk(engine, read=read, cover=cover), put(tmp_path)
-    desk.intake.upload(str(path), "no-book.epub")
-    wait_until(lambda: desk.notice)
+    desk.imports.upload(str(path), "no-book.epub")
+    wait_until(lambda: desk.state.notice)
     wait_until(given_up.is_set)
 
 
@@ -142,30 +141,30 @@ def scan_reader(book, *, pictures: int = 0):
 def test_a_scan_is_read_by_ocr_when_the_person_says_so(make_desk, engine, book, tmp_path):
     """The upload must wait for the answer, and be gone after it."""
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
-    desk.intake.upload(str(path), "old.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    desk.imports.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.offer)
     assert (
-        "8 of 8 pages" in desk.intake.opening.offer
+        "8 of 8 pages" in desk.state.opening.offer
         and path.exists()
-        and desk.notice is None
-        and desk.book is None
+        and desk.state.notice is None
+        and desk.books.current is None
     )
-    assert "Read them with OCR" in offer_html(desk.intake.opening)
-    desk.intake.read_pictures()
-    wait_until(lambda: desk.book_id and desk.intake.opening is None)
-    assert "lens" in desk.book.text and not path.exists()
+    assert "Read them with OCR" in offer_html(desk.state.opening)
+    desk.imports.read_pictures()
+    wait_until(lambda: desk.state.book_id and desk.state.opening is None)
+    assert "lens" in desk.books.current.text and not path.exists()
 
 
 def test_ocr_of_some_pages_replaces_the_book_that_was_opened_without_them(make_desk, engine, book, tmp_path):
     """The engine and the card must not go on with the text that lacked the pictures."""
     desk, path = make_desk(engine, read=scan_reader(book, pictures=4)), put(tmp_path, "old.pdf")
-    desk.intake.upload(str(path), "old.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
-    assert "4 of 10 pages" in desk.intake.opening.offer and "lamp" in desk.book.text
-    wait_until(desk.card)
-    desk.intake.read_pictures()
-    wait_until(lambda: desk.intake.opening is None)
-    assert "lens" in desk.book.text and engine.forgotten_books == [book.sha256] and not path.exists()
+    desk.imports.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.offer)
+    assert "4 of 10 pages" in desk.state.opening.offer and "lamp" in desk.books.current.text
+    wait_until(lambda: card(desk))
+    desk.imports.read_pictures()
+    wait_until(lambda: desk.state.opening is None)
+    assert "lens" in desk.books.current.text and engine.forgotten_books == [book.sha256] and not path.exists()
 
 
 def test_a_book_read_anew_by_better_rules_replaces_the_one_on_the_shelf(make_desk, engine, book, tmp_path):
@@ -176,24 +175,24 @@ def test_a_book_read_anew_by_better_rules_replaces_the_one_on_the_shelf(make_des
     )
     desk = make_desk(engine, read=lambda *_args, **_kwargs: next(read))
     for forgotten in ([], [book.sha256], [book.sha256]):
-        desk.intake.upload(str(put(tmp_path, "lamp.txt")), "lamp.txt")
-        wait_until(lambda: desk.intake.opening is None)
+        desk.imports.upload(str(put(tmp_path, "lamp.txt")), "lamp.txt")
+        wait_until(lambda: desk.state.opening is None)
         assert engine.forgotten_books == forgotten
-    assert [section.title for section in desk.book.chapters] == ["One", "Two"]
+    assert [section.title for section in desk.books.current.chapters] == ["One", "Two"]
 
 
 def test_an_offer_declined_or_overtaken_leaves_no_file_behind(make_desk, engine, book, tmp_path):
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
-    desk.intake.upload(str(path), "old.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    desk.imports.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.offer)
     other = put(tmp_path, "other.pdf")
-    desk.intake.upload(str(other), "other.pdf")
+    desk.imports.upload(str(other), "other.pdf")
     wait_until(
-        lambda: desk.intake.opening and desk.intake.opening.offer and desk.intake.opening.name == "other.pdf"
+        lambda: desk.state.opening and desk.state.opening.offer and desk.state.opening.name == "other.pdf"
     )
     assert not path.exists() and other.exists()
-    desk.intake.cancel()
-    assert desk.intake.opening is None and not other.exists()
+    desk.imports.cancel()
+    assert desk.state.opening is None and not other.exists()
 
 
 def several(tmp_path, book, *, locked: str = ""):
@@ -217,13 +216,13 @@ def test_files_dropped_together_are_read_one_after_another(make_desk, engine, bo
     desk = make_desk(engine, read=read)
     paths = [put(tmp_path, f"{name}.txt") for name in ("a", "bad", "c")]
     for path in paths:
-        desk.intake.upload(str(path), path.name)
-    assert desk.intake.opening.behind == 2
+        desk.imports.upload(str(path), path.name)
+    assert desk.state.opening.behind == 2
     assert "2 more files wait" in Page(desk).render()["stage"][0]
     go.set()
-    wait_until(lambda: len(desk.library.entries()) == 2 and desk.intake.opening is None)
-    assert desk.book.title == "c" and not any(path.exists() for path in paths)
-    assert desk.notice.text == "bad.txt: This is no book."
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.state.opening is None)
+    assert desk.books.current.title == "c" and not any(path.exists() for path in paths)
+    assert desk.state.notice.text == "bad.txt: This is no book."
 
 
 def test_a_locked_file_lets_those_behind_it_wait_for_its_end(make_desk, engine, book, tmp_path):
@@ -231,11 +230,11 @@ def test_a_locked_file_lets_those_behind_it_wait_for_its_end(make_desk, engine, 
     desk = make_desk(engine, read=read)
     paths = [put(tmp_path, f"{name}.txt") for name in ("a", "c")]
     for path in paths:
-        desk.intake.upload(str(path), path.name)
+        desk.imports.upload(str(path), path.name)
     go.set()
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
-    desk.intake.give_password("open")
-    wait_until(lambda: len(desk.library.entries()) == 2 and desk.intake.opening is None)
+    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    desk.imports.give_password("open")
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.state.opening is None)
     assert not any(path.exists() for path in paths)
 
 
@@ -244,19 +243,19 @@ def test_cancel_gives_up_one_file_and_stop_all_of_them(make_desk, engine, book, 
     desk = make_desk(engine, read=read)
     paths = [put(tmp_path, f"{name}.txt") for name in ("a", "c")]
     for path in paths:
-        desk.intake.upload(str(path), path.name)
+        desk.imports.upload(str(path), path.name)
     go.set()
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.locked)
-    desk.intake.cancel()
+    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    desk.imports.cancel()
     wait_until(lambda: [entry.title for entry in desk.library.entries()] == ["c"])
-    wait_until(lambda: desk.intake.opening is None)
+    wait_until(lambda: desk.state.opening is None)
     go.clear()
     again = [put(tmp_path, f"{name}.txt") for name in ("d", "e", "f")]
     for path in again:
-        desk.intake.upload(str(path), path.name)
-    desk.intake.stop()
+        desk.imports.upload(str(path), path.name)
+    desk.imports.stop()
     go.set()
-    wait_until(lambda: desk.intake.opening is None)
+    wait_until(lambda: desk.state.opening is None)
     assert not any(path.exists() for path in again) and len(desk.library.entries()) == 1
 
 
@@ -270,17 +269,17 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
 
     desk, path = make_desk(engine, read=read), put(tmp_path, "old.pdf")
     desk.library.add(book)
-    desk.select_book(book.sha256)
-    desk.intake.upload(str(path), "old.pdf")
+    desk.books.select(book.sha256)
+    desk.imports.upload(str(path), "old.pdf")
     engine.pace = 0.05
-    desk.summarize(Ask())
+    desk.questions.summarize()
     go.set()
-    wait_until(lambda: desk.intake.opening is None)
+    wait_until(lambda: desk.state.opening is None)
     assert (
-        desk.busy
-        and desk.book_id == book.sha256
-        and desk.notice.kind == "info"
-        and "The Scan" in desk.notice.text
+        desk.state.busy
+        and desk.state.book_id == book.sha256
+        and desk.state.notice.kind == "info"
+        and "The Scan" in desk.state.notice.text
     )
     assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
     desk.stop()
@@ -289,8 +288,8 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
 def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine, book, tmp_path):
     """Uploads are swept after a while: the choice must not end in a message about a path."""
     desk, path = make_desk(engine, read=scan_reader(book)), put(tmp_path, "old.pdf")
-    desk.intake.upload(str(path), "old.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    desk.imports.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.offer)
     path.unlink()
-    desk.intake.read_pictures()
-    assert desk.intake.opening is None and "drop it again" in desk.notice.text
+    desk.imports.read_pictures()
+    assert desk.state.opening is None and "drop it again" in desk.state.notice.text

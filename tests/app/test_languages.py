@@ -32,7 +32,7 @@ def test_browser_wishes_a_language_that_there_is(header: str, code: str):
 
 def test_what_is_set_comes_before_what_the_browser_wishes():
     preferences = Preferences(Settings())
-    preferences.wished = "zh"
+    preferences.wish("zh")
     assert preferences.language == "zh"
     assert Preferences(Settings(language="de")).language == "de"
 
@@ -47,7 +47,7 @@ def test_requests_store_english_and_the_page_is_dressed_before_it_is_loaded():
         heard[scope["path"]] = language()
 
     preferences = Preferences(Settings(language="de"))
-    middleware = Rendered(app, preferences=preferences, dress=lambda: dressed.append(preferences.wished))
+    middleware = Rendered(app, preferences=preferences, dress=lambda: dressed.append(preferences._wished))
     for path in ("/", "/gradio_api/run", "/export", "/export/summaries", "/goodbye"):
         headers = [(b"accept-language", b"zh-CN")]
         asyncio.run(middleware({"type": "http", "path": path, "headers": headers}, None, None))
@@ -62,9 +62,9 @@ def test_all_regions_change_their_language_at_once(make_desk, engine):
     page = Page(desk)
     before = page.render()
     assert "Library" in before["library"][0]
-    desk.choose("language", "de")
+    desk.preferences.choose("language", "de")
     after = page.render()
     assert "Bibliothek" in after["library"][0]
     assert "Library" not in after["library"][0]
-    desk.choose("language", "auto")
+    desk.preferences.choose("language", "auto")
     assert page.render()["library"] == before["library"]

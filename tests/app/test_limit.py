@@ -6,13 +6,12 @@ import sqlite3
 
 import pytest
 
-from app.desk.actions import dispatch, make_wish
 from app.store.history import History
 from app.web.page import Page
 from app.web.regions import stage_html
-from core.ask import Ask
 from core.documents.document import Document, Section
 from core.errors import UserError
+from tests.support.desks import card as known
 from tests.support.fake_runtime import FakeRuntime, wait_until
 
 MARKER = "Zyxomma"
@@ -38,13 +37,13 @@ def desk(make_desk, engine, story):
 
 
 def act(desk, **sent: str) -> None:
-    dispatch(desk, sent)
+    desk.actions.dispatch(sent)
 
 
 def said(desk, question: str, answer: str) -> None:
     desk.engine.answer = answer
-    desk.ask(question, Ask())
-    wait_until(lambda: not desk.busy)
+    desk.questions.ask(question)
+    wait_until(lambda: not desk.state.busy)
 
 
 def around(page: Page) -> str:
@@ -56,24 +55,24 @@ def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(de
     act(desk, act="limit", value="2")
     said(desk, "Who?", "Oddo.")
     assert desk.engine.asked[-1].until == 2 and desk.engine.asked[-1].book == story
-    first = desk.conversation_id
-    desk.talks.begin()
-    assert desk.until == 2, "whoever has read so far has read no further in another conversation"
+    first = desk.state.conversation_id
+    desk.books.begin_conversation()
+    assert desk.state.until == 2, "whoever has read so far has read no further in another conversation"
     act(desk, act="limit", value="0")
     said(desk, "And then?", "She rowed.")
     assert desk.engine.asked[-1].until is None
-    desk.talks.select(first)
-    assert desk.until == 2
-    desk.select_book(story.sha256)
-    assert desk.until is None, "the newest conversation is open again"
+    desk.books.open_conversation(first)
+    assert desk.state.until == 2
+    desk.books.select(story.sha256)
+    assert desk.state.until is None, "the newest conversation is open again"
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "", "99999999999999"])
 def test_what_is_no_chapter_sets_no_limit(desk, value: str):
     act(desk, act="limit", value=value)
-    assert desk.until is None
+    assert desk.state.until is None
     act(desk, act="limit", value="9")
-    assert desk.until == 4
+    assert desk.state.until == 4
 
 
 def test_what_was_answered_from_behind_the_limit_is_not_told_to_the_model(desk):
@@ -92,7 +91,7 @@ def test_what_was_told_in_short_from_behind_the_limit_is_not_told_to_the_model(d
     """It stood in place of older questions, and no limit was looked at."""
     said(desk, "How does it end?", f"{MARKER} rows away.")
     said(desk, "And then?", "Nobody knows.")
-    desk.history.leave_out(desk.conversation_id, 3, 3, f"It was told that {MARKER} rows away.")
+    desk.history.leave_out(desk.state.conversation_id, 3, 3, f"It was told that {MARKER} rows away.")
     said(desk, "Who?", "Oddo.")
     assert MARKER in desk.engine.asked[-1].history[0].answer, "else this test shows nothing"
     act(desk, act="limit", value="2")
@@ -119,8 +118,8 @@ def test_nothing_behind_the_limit_is_shown_beside_an_answer(desk):
 def test_an_answer_made_anew_under_a_limit_is_looked_up_under_it(desk):
     said(desk, "Who gave the key?", "The ferryman Oddo gave the silver key of the jetty away for ever.")
     act(desk, act="limit", value="2")
-    desk.regenerate(Ask())
-    wait_until(lambda: not desk.busy)
+    desk.questions.regenerate()
+    wait_until(lambda: not desk.state.busy)
     assert desk.engine.asked[-1].until == 2
     assert MARKER not in "".join(Page(desk).render()["turns"])
 
@@ -136,11 +135,11 @@ def test_the_limit_is_chosen_and_told_above_the_conversation(desk):
 
 
 def test_the_card_is_of_what_may_be_read(desk):
-    wait_until(lambda: desk.card())
-    whole = desk.card()["tokens"]
+    wait_until(lambda: known(desk))
+    whole = known(desk)["tokens"]
     act(desk, act="limit", value="2")
-    wait_until(lambda: desk.card())
-    assert desk.card()["tokens"] < whole
+    wait_until(lambda: known(desk))
+    assert known(desk)["tokens"] < whole
     assert "<b>2</b> chapters" in "".join(Page(desk).render()["stage"])
 
 
@@ -199,13 +198,13 @@ def test_the_choice_goes_with_the_next_question(desk):
     with pytest.raises(UserError):
         act(desk, act="fit", value="nonsense")
     act(desk, act="suggest", text="Who?")
-    wait_until(lambda: not desk.busy)
-    assert make_wish(desk).fit == "passages"
+    wait_until(lambda: not desk.state.busy)
+    assert desk.requests.make().fit == "passages"
 
 
 def test_chapters_end_at_the_limit(desk):
     """Whoever had chosen "to the end" before means the end that there is now."""
     act(desk, act="limit", value="2")
     for chosen, meant in (((2, 3), (2, 2)), ((1, 0), (1, 2))):
-        desk.choose_chapters(*chosen)
-        assert make_wish(desk).chapters == meant
+        desk.books.choose_chapters(*chosen)
+        assert desk.requests.make().chapters == meant

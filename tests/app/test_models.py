@@ -18,7 +18,6 @@ from app.models.catalogue import Models, remember, remembered, survey
 from app.models.local_files import keep, look_into, own_files
 from app.models.progress import Fetching, Pace
 from app.web.models import fetching_html, model_files_html, model_offer_html, models_html
-from core.ask import Ask
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, title_of
@@ -46,7 +45,7 @@ def desk(make_desk, engine, book, home):
     models = Models(Settings(), look=lambda: PC_4090)
     made = make_desk(engine, models=models)
     made.library.add(book)
-    made.select_book(book.sha256)
+    made.books.select(book.sha256)
     models.start()
     wait_until(lambda: models.list)
     return made
@@ -107,13 +106,13 @@ def test_a_downloaded_model_is_deleted_but_not_the_one_in_use(desk, hub: Hub):
     wait_until(lambda: desk.engine.model_name == SMALL and desk.engine.state == "ready")
     taken = next(model.disk_bytes for model in desk.models.list if model.name == SMALL)
     assert taken > 3_000_000 and "on disk" in models_html(desk.models.list, current=SMALL)
-    desk.used.delete(SMALL)
-    assert "is in use" in desk.notice.text and kept_bytes(SMALL) == taken
-    desk.used.use(EMBEDDED)
+    desk.model_choice.delete(SMALL)
+    assert "is in use" in desk.state.notice.text and kept_bytes(SMALL) == taken
+    desk.model_choice.use(EMBEDDED)
     wait_until(lambda: desk.engine.model_name == EMBEDDED)
     assert 'data-act="delete-model"' in models_html(desk.models.list, current=EMBEDDED)
-    desk.used.delete(SMALL)
-    assert "given back" in desk.notice.text and kept_bytes(SMALL) == 0
+    desk.model_choice.delete(SMALL)
+    assert "given back" in desk.state.notice.text and kept_bytes(SMALL) == 0
     wait_until(lambda: not any(model.here for model in desk.models.list if model.name == SMALL))
 
 
@@ -123,7 +122,7 @@ def test_only_downloads_are_deleted(desk, name):
     keep = shelf.paths.subdir("models") / EMBEDDED
     keep.mkdir(parents=True, exist_ok=True)
     (keep / "model.safetensors").write_bytes(b"x")
-    desk.used.delete(name)
+    desk.model_choice.delete(name)
     assert (keep / "model.safetensors").exists() and shelf.paths.subdir("books").exists()
 
 
@@ -134,7 +133,7 @@ def test_what_arrived_of_a_paused_download_can_be_discarded(desk, hub: Hub):
     desk.models.pause()
     assert "Discard" in fetching_html(desk.models.fetching)
     wait_until(lambda: kept_bytes(SMALL) > 0)
-    desk.used.delete(SMALL)
+    desk.model_choice.delete(SMALL)
     assert desk.models.fetching is None and kept_bytes(SMALL) == 0
 
 
@@ -156,12 +155,12 @@ def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
     """The way of a new user with a GPU: click, wait, ask."""
     desk.models.fetch(SMALL)
     wait_until(lambda: desk.engine.model_name == SMALL)
-    assert desk.models.fetching is None and "is being loaded" in desk.notice.text
+    assert desk.models.fetching is None and "is being loaded" in desk.state.notice.text
     assert next(model for model in desk.models.list if model.name == SMALL).here
     assert remembered(Settings()).model == SMALL
     assert remembered(Settings(model="Qwen3-8B")).model == "Qwen3-8B"  # config.yaml has the last word
     wait_until(lambda: desk.engine.state == "ready")
-    desk.used.use(EMBEDDED)
+    desk.model_choice.use(EMBEDDED)
     wait_until(lambda: desk.engine.model_name == EMBEDDED)
 
 
@@ -180,12 +179,12 @@ def test_a_download_is_paused_and_goes_on(desk, hub: Hub):
 
 def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
     desk.engine.pace = 0.2
-    desk.ask("Who?", Ask())
+    desk.questions.ask("Who?")
     desk.models.fetch(SMALL)
-    wait_until(lambda: desk.notice and "choose it in the list" in desk.notice.text)
-    assert desk.busy and desk.engine.model_name == EMBEDDED
-    desk.used.use(SMALL)
-    assert "Stop it first" in desk.notice.text
+    wait_until(lambda: desk.state.notice and "choose it in the list" in desk.state.notice.text)
+    assert desk.state.busy and desk.engine.model_name == EMBEDDED
+    desk.model_choice.use(SMALL)
+    assert "Stop it first" in desk.state.notice.text
     desk.stop()
 
 
@@ -218,7 +217,7 @@ def test_only_models_of_the_list_that_fit_are_fetched(desk, name):
     """The name comes from a page."""
     desk.models.fetch(name)
     assert desk.models.fetching is None
-    desk.used.use(name)
+    desk.model_choice.use(name)
     assert not (shelf.paths.data_dir() / "model.json").exists()
 
 
@@ -264,7 +263,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_used_where_it_lies_and_stays_in_the_list(desk, own):
-    desk.used.file(str(own))
+    desk.model_choice.file(str(own))
     wait_until(lambda: desk.engine.model_name == str(own))
     found = next(model for model in desk.models.list if model.path)
     assert (found.name, found.id, found.here, found.disk_bytes) == ("mine-Q8_0", str(own), True, 0)
@@ -272,10 +271,10 @@ def test_a_file_is_used_where_it_lies_and_stays_in_the_list(desk, own):
     assert desk.models.offer is None  # who brings a model is offered none
     html = models_html(desk.models.list, current=EMBEDDED)
     assert f'data-act="use-model" data-name="{own}"' in html and "Take off the list" in html
-    desk.used.delete("mine-Q8_0")
-    desk.used.delete(str(own))
+    desk.model_choice.delete("mine-Q8_0")
+    desk.model_choice.delete(str(own))
     assert own.exists(), "a file that is not ours was deleted"
-    desk.used.forget(str(own))
+    desk.model_choice.forget(str(own))
     wait_until(lambda: not any(model.path for model in desk.models.list))
     assert own.exists() and own_files() == []
 
@@ -283,8 +282,8 @@ def test_a_file_is_used_where_it_lies_and_stays_in_the_list(desk, own):
 def test_a_file_that_cannot_run_says_why(desk, own, tmp_path):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 64)
     for path, words in ((tmp_path / "bad.gguf", "version"), (tmp_path / "gone.gguf", "no GGUF file")):
-        desk.used.file(str(path))
-        wait_until(lambda words=words: desk.notice and words in desk.notice.text)
+        desk.model_choice.file(str(path))
+        wait_until(lambda words=words: desk.state.notice and words in desk.state.notice.text)
     assert own_files() == [] and desk.engine.model_name != str(own)
 
 
@@ -313,17 +312,17 @@ def test_what_other_programs_keep_is_shown_after_a_yes(desk, own, monkeypatch):
     """A question stands before the search, and what it finds is only offered."""
     monkeypatch.setenv("LLAMA_CACHE", str(own.parent))
     monkeypatch.setattr(Path, "home", lambda: own.parent / "nobody")
-    desk.used.look_into("")
-    before = model_files_html(desk.used.choosing)
+    desk.model_choice.look_into("")
+    before = model_files_html(desk.state.choosing)
     assert 'data-act="look-elsewhere"\n data-confirm="Look for models in' in before
     assert "mine-Q8_0" not in before
-    desk.used.look_elsewhere()
-    wait_until(lambda: desk.used.choosing.found is not None)
-    html = model_files_html(desk.used.choosing)
+    desk.model_choice.look_elsewhere()
+    wait_until(lambda: desk.state.choosing.found is not None)
+    html = model_files_html(desk.state.choosing)
     assert "mine-Q8_0" in html and "llama.cpp" in html and f'data-file="{own}"' in html
     assert desk.engine.model_name == EMBEDDED or "mine" not in desk.engine.model_name
-    desk.used.done_choosing()
-    assert model_files_html(desk.used.choosing) == ""
+    desk.model_choice.done_choosing()
+    assert model_files_html(desk.state.choosing) == ""
 
 
 def test_a_file_is_handed_to_the_next_start_where_no_app_runs(home, own, capsys):

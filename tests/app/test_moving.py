@@ -242,28 +242,27 @@ def test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place(o
 def test_the_page_asks_first_then_moves_and_lets_nothing_else_happen_meanwhile(
     old, tmp_path, desk, monkeypatch
 ):
-    from app.desk.actions import dispatch
 
     began: list[bool] = []
-    desk.storage.moved = lambda: began.append(True)
-    dispatch(desk, {"act": "move-data", "text": str(tmp_path / "drive")})
+    desk.data_folder.when_moved(lambda: began.append(True))
+    desk.actions.dispatch({"act": "move-data", "text": str(tmp_path / "drive")})
     page = Page(desk)
     shown = page.render()["moving"][0]
     assert "Move your data?" in shown and str(tmp_path / "drive") in shown
-    dispatch(desk, {"act": "decline-move"})
+    desk.actions.dispatch({"act": "decline-move"})
     assert page.render()["moving"] == ("",)
-    dispatch(desk, {"act": "move-data", "text": str(tmp_path / "drive")})
+    desk.actions.dispatch({"act": "move-data", "text": str(tmp_path / "drive")})
     whole, refused = relocation._copy, []
 
     def slowly(path, target):
         if not refused:
-            dispatch(desk, {"act": "new"})
-            assert not desk.ask("Who?", None)
-            refused.append(desk.notice.text)
+            desk.actions.dispatch({"act": "new"})
+            assert not desk.questions.ask("Who?")
+            refused.append(desk.state.notice.text)
         yield from whole(path, target)
 
     monkeypatch.setattr(relocation, "_copy", slowly)
-    dispatch(desk, {"act": "begin-move"})
+    desk.actions.dispatch({"act": "begin-move"})
     wait_until(lambda: began)
     assert "is being moved" in refused[0] and paths.data_dir() == (tmp_path / "drive").resolve()
 
@@ -273,10 +272,10 @@ def test_a_move_that_fails_says_so_and_the_engine_runs_again(old, tmp_path, desk
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(relocation, "_copy", fail)
-    desk.storage.propose(str(tmp_path / "drive"))
-    desk.storage.begin()
-    wait_until(lambda: desk.storage.moving is None and engine.state == "ready")
-    assert "not moved" in desk.notice.text and "disk is full" in desk.notice.text
+    desk.data_folder.propose(str(tmp_path / "drive"))
+    desk.data_folder.begin()
+    wait_until(lambda: desk.state.moving is None and engine.state == "ready")
+    assert "not moved" in desk.state.notice.text and "disk is full" in desk.state.notice.text
     assert paths.data_dir() == old
 
 
@@ -292,12 +291,10 @@ def test_what_is_kept_of_books_is_shown_by_book_and_emptied(desk, book):
     stranger = folder.of("m1", "gone from the shelf")
     stranger.mkdir(parents=True)
     (stranger / "1.kv").write_bytes(bytes(500))
-    desk.storage.look()
-    assert desk.storage.kept.bytes == 3500 and desk.storage.kept.books == ((book.title, 3000),)
+    desk.disk_usage.look()
+    assert desk.state.kept.bytes == 3500 and desk.state.kept.books == ((book.title, 3000),)
     shown = Page(desk).render()["preferences"][0]
     assert book.title in shown and 'data-act="empty-kept"' in shown
-    desk.storage.empty()
-    assert (
-        desk.storage.kept.bytes == 0 and 'data-act="empty-kept"' not in Page(desk).render()["preferences"][0]
-    )
-    assert desk.book == book
+    desk.disk_usage.empty()
+    assert desk.state.kept.bytes == 0 and 'data-act="empty-kept"' not in Page(desk).render()["preferences"][0]
+    assert desk.books.current == book

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import threading
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.desk import ocr_install
-from app.desk.actions import dispatch
 from app.web.regions import offer_html
 from core.errors import ScannedPages, UserError
 from tests.support.fake_runtime import wait_until
@@ -137,23 +137,26 @@ def scan(make_desk, engine, book, tmp_path):
         return book
 
     desk = make_desk(engine, read=read, can_ocr=False)
-    desk.intake._can_ocr = lambda: bool(installed)
+    desk.imports._readers = replace(desk.imports._readers, can_ocr=lambda: bool(installed))
     path = tmp_path / "uploads" / "old.pdf"
     path.write_text("anything")
-    desk.intake.upload(str(path), "old.pdf")
-    wait_until(lambda: desk.intake.opening and desk.intake.opening.offer)
+    desk.imports.upload(str(path), "old.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.offer)
     return desk, path, installed
 
 
 def test_a_scan_is_read_once_ocr_is_installed(scan, book):
     desk, path, installed = scan
-    html = offer_html(desk.intake.opening)
+    html = offer_html(desk.state.opening)
     assert "8 of 8 pages" in html and "Install OCR (download of" in html and "data-confirm" in html
-    dispatch(desk, {"act": "read-pictures"})
-    assert desk.intake.opening.offer, "nothing could read them yet"
-    desk.intake.install = lambda progress, stop: (progress("Downloading", 0.5), installed.append(True))
-    dispatch(desk, {"act": "install-ocr"})
-    wait_until(lambda: desk.book == book and desk.intake.opening is None)
+    desk.actions.dispatch({"act": "read-pictures"})
+    assert desk.state.opening.offer, "nothing could read them yet"
+    desk.imports._readers = replace(
+        desk.imports._readers,
+        install_ocr=lambda progress, stop: (progress("Downloading", 0.5), installed.append(True)),
+    )
+    desk.actions.dispatch({"act": "install-ocr"})
+    wait_until(lambda: desk.books.current == book and desk.state.opening is None)
     assert not path.exists()
 
 
@@ -163,9 +166,9 @@ def test_where_it_fails_the_reason_is_said_and_the_file_waits(scan):
     def fail(_progress, _stop) -> None:
         raise UserError("OCR could not be installed: no network.")
 
-    desk.intake.install = fail
-    dispatch(desk, {"act": "install-ocr"})
-    wait_until(lambda: desk.notice and desk.intake.opening.offer)
-    assert "no network" in desk.notice.text and path.exists() and desk.intake.opening.installs
-    desk.intake.cancel()
-    assert desk.intake.opening is None and not path.exists()
+    desk.imports._readers = replace(desk.imports._readers, install_ocr=fail)
+    desk.actions.dispatch({"act": "install-ocr"})
+    wait_until(lambda: desk.state.notice and desk.state.opening.offer)
+    assert "no network" in desk.state.notice.text and path.exists() and desk.state.opening.installs
+    desk.imports.cancel()
+    assert desk.state.opening is None and not path.exists()

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from app.desk.actions import dispatch
 from app.store.notebook import Bookmark, Notebook
 from app.web.page import Page
 from app.web.reader import SHOWN_HITS
@@ -38,7 +37,7 @@ def desk(make_desk, engine, story):
 
 
 def act(desk, **sent: str) -> None:
-    dispatch(desk, sent)
+    desk.actions.dispatch(sent)
 
 
 def shown(desk, region: str) -> str:
@@ -48,18 +47,18 @@ def shown(desk, region: str) -> str:
 def test_a_book_opens_where_it_was_left(desk, make_desk, engine, story):
     second = story.sections[1].start
     act(desk, act="turn", value="on")
-    assert desk.reading.passage.offset == second
+    assert desk.state.passage.offset == second
     act(desk, act="stand", value=str(second + 20))
     again = make_desk(engine)
     again.resume()
-    assert again.reading.passage.offset == second + 20
+    assert again.state.passage.offset == second + 20
     assert f'data-place="{second + 20}:0"' in shown(again, "reader")
 
 
 def test_chapters_turn_and_stop_at_the_ends(desk, story):
     for value, expected in (("back", 0), ("on", 1), ("on", 2), ("on", 2), ("back", 1)):
         act(desk, act="turn", value=value)
-        assert desk.reading.passage.offset == story.sections[expected].start
+        assert desk.state.passage.offset == story.sections[expected].start
         assert shown(desk, "reader").count(f"Chapter {expected + 1}") == 3, (
             "a choice, the source, the heading"
         )
@@ -68,7 +67,7 @@ def test_chapters_turn_and_stop_at_the_ends(desk, story):
 def test_what_is_found_is_shown_by_chapters_with_its_page_and_opens_there(desk, story):
     act(desk, act="find", text="silver  KEY under")
     start = story.text.index("silver")
-    assert desk.reading.found.places == ((start, start + len("silver key\nunder")),)
+    assert desk.state.book_search.found.places == ((start, start + len("silver key\nunder")),)
     html = shown(desk, "found")
     assert "1 place" in html and f'data-offset="{start}"' in html and "p. 1" in html
     assert 'data-length="16"' in html
@@ -98,27 +97,27 @@ def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_d
     start = story.text.index("silver key")
     act(desk, act="mark", offset=str(story.text.index("Oddo")), text="silver key under")
     act(desk, act="note", offset=str(start), text=" who has it now? ")
-    assert desk.reading.bookmarks == (Bookmark(start, 16, "silver key\nunder", "who has it now?"),)
+    assert desk.reader.bookmarks == (Bookmark(start, 16, "silver key\nunder", "who has it now?"),)
     again = make_desk(engine)
     again.resume()
     html = shown(again, "marks")
     assert "who has it now?" in html and "1 bookmark" in html and f'data-offset="{start}"' in html
-    name, text = again.talks.export()
+    name, text = again.exports.conversation()
     assert name == "Ferry.md" and "## Bookmarks and notes" in text and "> silver key\n> under" in text
     assert "(Chapter 1, p. 1)" in text and "who has it now?" in text
-    page, parsed = again.talks.export("html")[1], json.loads(again.talks.export("json")[1])
+    page, parsed = again.exports.conversation("html")[1], json.loads(again.exports.conversation("json")[1])
     assert "<blockquote>silver key<br>under</blockquote>" in page and "who has it now?" in page
     assert parsed["notes"] == [
         {"words": "silver key\nunder", "place": "Chapter 1, p. 1", "note": "who has it now?"}
     ]
     act(again, act="unmark", offset=str(start))
-    assert shown(again, "marks") == "" and "Bookmarks" not in again.talks.export()[1]
+    assert shown(again, "marks") == "" and "Bookmarks" not in again.exports.conversation()[1]
 
 
 @pytest.mark.parametrize("sent", [("0", "not there"), ("99999", "key"), ("", ""), ("0", " \n ")])
 def test_what_stands_nowhere_is_not_marked(desk, sent):
     act(desk, act="mark", offset=sent[0], text=sent[1])
-    assert desk.reading.bookmarks == ()
+    assert desk.reader.bookmarks == ()
 
 
 def test_nothing_behind_the_limit_is_shown_found_or_turned_to(desk, story):
@@ -126,18 +125,18 @@ def test_nothing_behind_the_limit_is_shown_found_or_turned_to(desk, story):
     act(desk, act="mark", offset=str(third), text="Zyxomma took")
     act(desk, act="find", text="key")
     act(desk, act="cite", offset=str(third), length="7")
-    assert desk.reading.found.count == 2 and "Zyxomma" in shown(desk, "reader")
+    assert desk.state.book_search.found.count == 2 and "Zyxomma" in shown(desk, "reader")
     act(desk, act="limit", value="2")
     page = {name: "".join(map(str, html)) for name, html in Page(desk).render().items()}
     assert not any("Zyxomma" in html for html in page.values())
     assert not any("Chapter 3" in page[name] for name in ("reader", "found", "marks"))
-    assert desk.reading.found.count == 1 and "Zyxomma" not in desk.talks.export()[1]
+    assert desk.state.book_search.found.count == 1 and "Zyxomma" not in desk.exports.conversation()[1]
     act(desk, act="turn", value="on")
     act(desk, act="cite", offset=str(third))
     act(desk, act="find", text="Zyxomma")
-    assert desk.reading.passage.offset < third and desk.reading.found.count == 0
+    assert desk.state.passage.offset < third and desk.state.book_search.found.count == 0
     act(desk, act="limit", value="0")
-    assert [one.offset for one in desk.reading.bookmarks] == [third], "it was hidden, not lost"
+    assert [one.offset for one in desk.reader.bookmarks] == [third], "it was hidden, not lost"
 
 
 def test_bookmarks_follow_their_words_when_the_file_is_read_anew(desk, story):
@@ -147,7 +146,7 @@ def test_bookmarks_follow_their_words_when_the_file_is_read_anew(desk, story):
     text = "A preface.\n\n" + story.text.replace("Nobody saw", "All saw")
     read = replace(story, text=text, sections=(Section("All", 0, len(text)),))
     desk.shelf.put(read, again=True, cover=b"")
-    first, second = desk.reading.bookmarks
+    first, second = desk.reader.bookmarks
     assert (first.offset, first.lost, second.lost) == (start + 12, False, True)
     assert "no longer in the book" in shown(desk, "marks")
 
@@ -163,7 +162,7 @@ def test_a_damaged_notebook_is_put_aside_and_the_book_opens(desk, story, tmp_pat
         file.write_text(data)
         again = make_desk(engine)
         again.resume()
-        assert again.reading.notebook == Notebook() and not file.exists()
+        assert again.state.notebook == Notebook() and not file.exists()
         assert file.with_suffix(".damaged.json").read_text() == data
 
 

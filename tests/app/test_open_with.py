@@ -15,7 +15,6 @@ import pytest
 
 from app.cli.parser import _with_command
 from app.host.instance import Instance
-from core.ask import Ask
 from tests.support.fake_runtime import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -54,21 +53,21 @@ def test_two_files_and_a_missing_one(make_desk, engine, read_by_name, tmp_path):
     desk = make_desk(engine, read=read_by_name)
     for name in ("one.txt", "two.txt"):
         (tmp_path / name).write_text("x")
-    desk.intake.files([str(tmp_path / name) for name in ("one.txt", "gone.txt", "two.txt")])
-    wait_until(lambda: desk.intake.opening is None and len(desk.library.entries()) == 2)
-    assert desk.book.title == "two"
-    assert "gone.txt" in desk.notice.text
+    desk.imports.files([str(tmp_path / name) for name in ("one.txt", "gone.txt", "two.txt")])
+    wait_until(lambda: desk.state.opening is None and len(desk.library.entries()) == 2)
+    assert desk.books.current.title == "two"
+    assert "gone.txt" in desk.state.notice.text
     assert (tmp_path / "one.txt").exists() and (tmp_path / "two.txt").exists(), "they are the person's own"
 
 
 def test_while_an_answer_is_written_the_file_comes_on_the_shelf(opened, tmp_path, book, read_by_name):
     desk, _engine = opened(pace=0.05)
-    desk.intake._read = read_by_name
+    desk.imports._readers = replace(desk.imports._readers, read=read_by_name)
     (tmp_path / "one.txt").write_text("x")
-    assert desk.ask("Who?", Ask())
-    desk.intake.files([str(tmp_path / "one.txt")])
-    wait_until(lambda: desk.notice and "one" in desk.notice.text)
-    assert desk.busy and desk.book.title == book.title and len(desk.library.entries()) == 2
+    assert desk.questions.ask("Who?")
+    desk.imports.files([str(tmp_path / "one.txt")])
+    wait_until(lambda: desk.state.notice and "one" in desk.state.notice.text)
+    assert desk.state.busy and desk.books.current.title == book.title and len(desk.library.entries()) == 2
     desk.stop()
 
 

@@ -6,8 +6,10 @@ import errno
 
 import pytest
 
+from app.web import values
 from app.web.page import PANEL_S, Page
 from core.ask import Ask
+from tests.support.desks import card
 from tests.support.fake_runtime import SUMMARY, wait_until
 
 
@@ -22,29 +24,30 @@ class Clock:
 def writing(desk, engine):
     """The desk while a long answer is being written."""
     engine.pace, engine.prefill_steps, engine.answer = 0.01, 2, "\n\n".join([SUMMARY] * 8)
-    desk.ask("What does the keeper hide?", Ask())
-    wait_until(lambda: desk.job.snapshot.stats and len(desk.job.snapshot.text) > 200)
+    desk.questions.ask("What does the keeper hide?")
+    wait_until(lambda: desk.state.answer.stats and len(desk.state.answer.text) > 200)
     yield desk
     desk.stop()
-    desk.job.join(10)
+    desk.answers.job.join(10)
 
 
 def test_an_answer_that_has_just_been_begun_does_not_stand_there_as_an_empty_one(desk):
     """For a moment the page said that it was stopped before its first word."""
-    desk.lay(desk.history.create(desk.book_id).id, None)
-    desk.history.ask(desk.conversation_id, Ask("What does the keeper hide?"))
-    desk.history.add(desk.conversation_id, "assistant", "", state="writing")
+    talk = desk.history.create(desk.state.book_id).id
+    desk.history.ask(talk, Ask("What does the keeper hide?"))
+    desk.history.add(talk, "assistant", "", state="writing")
+    desk.books.open_conversation(talk)
     (asked,) = Page(desk).render()["turns"]
     assert "What does the keeper hide?" in asked
 
 
 def test_what_has_not_changed_is_not_rendered_again(desk):
     """Ten templates twenty times a second would be what streaming costs."""
-    wait_until(desk.card)
+    wait_until(lambda: card(desk))
     page = Page(desk)
     first, second = page.render(), page.render()
     assert all(one is other for name in first for one, other in zip(first[name], second[name], strict=True))
-    desk.say("Something.")
+    desk.store.say("Something.")
     third = page.render()
     assert {name for name in third if third[name] != second[name]} == {"notice"}
 
@@ -69,8 +72,8 @@ def test_the_numbers_change_a_few_times_a_second(writing):
     clock = Clock()
     page = Page(writing, clock=clock)
     first = page.render()["panel"]
-    stats = writing.job.snapshot.stats
-    wait_until(lambda: writing.job.snapshot.stats != stats)
+    stats = writing.state.answer.stats
+    wait_until(lambda: writing.state.answer.stats != stats)
     clock.now += PANEL_S / 2
     assert page.render()["panel"] == first
     assert page.due_s() is not None and page.due_s() <= PANEL_S / 2
@@ -83,7 +86,7 @@ def test_the_end_of_an_answer_is_shown_at_once(writing):
     page = Page(writing, clock=clock)
     live = page.render()
     writing.stop()
-    assert writing.job.join(10)
+    assert writing.answers.job.join(10)
     ended = page.render()
     assert live["live"] != () and ended["live"] == () and page.due_s() is None
     assert len(ended["turns"]) == len(live["turns"]) + 1 and ended["panel"] != live["panel"]
@@ -91,7 +94,7 @@ def test_the_end_of_an_answer_is_shown_at_once(writing):
 
 
 def test_letters_still_to_come_keep_the_page_awake(writing, monkeypatch):
-    monkeypatch.setattr(type(writing.job), "visible", property(lambda job: 10))
+    monkeypatch.setattr(type(writing.answers.job), "visible", property(lambda job: 10))
     page = Page(writing)
     page.render()
     assert page.due_s() == 0.0
@@ -100,20 +103,20 @@ def test_letters_still_to_come_keep_the_page_awake(writing, monkeypatch):
 def test_what_cannot_be_read_stays_as_it_was_and_the_rest_goes_on(writing, monkeypatch):
     """The drive of the data folder was gone, and the answer stood still with all of the page."""
     page = Page(writing)
-    before, kept = page.render(), writing.shelf.kept
+    before, kept = page.render(), values.kept_of_books
 
-    def gone():
+    def gone(_library, _stored_as):
         raise OSError(errno.ENOENT, "No such file or directory")
 
-    monkeypatch.setattr(writing.shelf, "kept", gone)
-    writing.shelf_version += 1
-    grown = len(writing.job.snapshot.text) + 100
-    wait_until(lambda: len(writing.job.snapshot.text) > grown)
+    monkeypatch.setattr(values, "kept_of_books", gone)
+    writing.library.touch(writing.state.book_id)
+    grown = len(writing.state.answer.text) + 100
+    wait_until(lambda: len(writing.state.answer.text) > grown)
     during = page.render()
     assert during["library"] == before["library"] and during["live"] != before["live"]
     assert "data folder is there" in during["notice"][0] and page.due_s() is not None
-    writing.say("Something else.")
+    writing.store.say("Something else.")
     assert "Something else." in page.render()["notice"][0], "what was said last goes first"
-    writing.dismiss()
-    monkeypatch.setattr(writing.shelf, "kept", kept)
+    writing.store.update(notice=None)
+    monkeypatch.setattr(values, "kept_of_books", kept)
     assert page.render()["notice"] == before["notice"]

@@ -9,7 +9,6 @@ import pytest
 
 import core.config
 from app.cli.parser import main
-from app.desk.actions import dispatch
 from app.host.instance import Address
 from app.models.catalogue import Models
 from app.server import main as main_module
@@ -225,18 +224,18 @@ def test_every_key_of_the_file_is_on_the_page_with_what_it_does(desk):
 
 
 def test_what_the_engine_does_not_know_yet_waits_for_its_restart(desk, engine):
-    desk.choose("temperature", "0.5")
-    desk.choose("fit", "sections")
-    assert desk.running.unapplied == [] and 'data-act="apply"' not in "".join(
+    desk.preferences.choose("temperature", "0.5")
+    desk.preferences.choose("fit", "sections")
+    assert desk.engine_settings.unapplied == [] and 'data-act="apply"' not in "".join(
         Page(desk).render()["preferences"]
     )
-    desk.choose("gamma", "8")
-    assert desk.running.unapplied == ["gamma"] and 'data-act="apply"' in "".join(
+    desk.preferences.choose("gamma", "8")
+    assert desk.engine_settings.unapplied == ["gamma"] and 'data-act="apply"' in "".join(
         Page(desk).render()["preferences"]
     )
-    desk.running.apply()
+    desk.engine_settings.apply()
     wait_until(lambda: engine.state == "ready" and engine.renewed)
-    assert desk.running.unapplied == [] and engine.renewed[0].gamma == 8
+    assert desk.engine_settings.unapplied == [] and engine.renewed[0].gamma == 8
     assert differ(Settings(), Settings(port=1, temperature=1.0, threads=3)) == ["threads"]
 
 
@@ -315,7 +314,7 @@ def test_the_program_that_serves_the_page_follows_what_is_chosen_about_the_login
     def person(_server, desk):
         seen.append(entry.on)
         for value in ("true", "false", "true"):
-            dispatch(desk, {"act": "set", "id": "start_at_login", "value": value})
+            desk.actions.dispatch({"act": "set", "id": "start_at_login", "value": value})
             seen.append(entry.on)
 
     monkeypatch.setattr(Unserved, "person", person, raising=False)

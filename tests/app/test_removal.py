@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 
 from app.desk import trash
-from app.desk.actions import dispatch
 from app.store import fulltext
 from app.web.page import Page
 from core import paths
-from core.ask import Ask
 from core.cache.disk import SnapshotFolder
 from core.conversation.part_summaries import NoteStore
 from tests.support.desks import put
@@ -26,11 +24,11 @@ def taken(desk, book, monkeypatch):
     """The book with a conversation, a note and a summary of a part, just taken away."""
     monkeypatch.setattr(trash, "UNDO_S", 30.0)
     desk.engine.answer = f"{MARKER} did."
-    desk.ask(f"Who is {MARKER}?", Ask())
-    wait_until(lambda: not desk.busy)
-    desk.reading.mark(7, "The keeper lit the lamp.")
-    desk.reading.note(7, f"A note on {MARKER}.")
-    dispatch(desk, {"act": "forget", "id": book.sha256})
+    desk.questions.ask(f"Who is {MARKER}?")
+    wait_until(lambda: not desk.state.busy)
+    desk.reader.mark(7, "The keeper lit the lamp.")
+    desk.reader.note(7, f"A note on {MARKER}.")
+    desk.actions.dispatch({"act": "forget", "id": book.sha256})
     return desk
 
 
@@ -39,18 +37,18 @@ def stored(folder) -> bytes:
 
 
 def test_it_is_off_the_page_and_can_be_brought_back(taken, book):
-    assert taken.book is None and taken.turns == [] and taken.library.entries() == []
+    assert taken.books.current is None and taken.books.turns == [] and taken.library.entries() == []
     page = Page(taken).render()
     assert book.title not in page["library"][0]
     assert f'data-act="undo" data-id="{book.sha256}"' in page["notice"][0]
-    taken.select_book(book.sha256)
-    assert taken.book is None, "a page that is older than the removal"
-    dispatch(taken, {"act": "undo", "id": book.sha256})
-    assert taken.book == book and taken.notice is None and taken.engine.forgotten_books == []
-    assert taken.turns[0].text == f"Who is {MARKER}?"
-    assert taken.reading.bookmarks[0].note == f"A note on {MARKER}."
-    taken.removal.purge(all_of_them=True)
-    assert taken.book == book
+    taken.books.select(book.sha256)
+    assert taken.books.current is None, "a page that is older than the removal"
+    taken.actions.dispatch({"act": "undo", "id": book.sha256})
+    assert taken.books.current == book and taken.state.notice is None and taken.engine.forgotten_books == []
+    assert taken.books.turns[0].text == f"Who is {MARKER}?"
+    assert taken.reader.bookmarks[0].note == f"A note on {MARKER}."
+    taken.trash.purge(all_of_them=True)
+    assert taken.books.current == book
 
 
 @pytest.fixture
@@ -64,63 +62,63 @@ def other(desk, book):
 def undo(desk) -> None:
     """Presses the button of the page."""
     (names,) = re.findall(r'data-act="undo" data-id="([^"]*)"', Page(desk).render()["notice"][0])
-    dispatch(desk, {"act": "undo", "id": names})
+    desk.actions.dispatch({"act": "undo", "id": names})
 
 
 @pytest.mark.parametrize("act", ["book", "new", "ask", "upload"])
 def test_it_can_be_brought_back_whatever_is_done_meanwhile(taken, book, other, tmp_path, act):
     """The button went with the next click, long before the time was over."""
-    taken.select_book(other.sha256)
+    taken.books.select(other.sha256)
     if act == "new":
-        dispatch(taken, {"act": "new"})
+        taken.actions.dispatch({"act": "new"})
     if act == "ask":
         taken.engine.pace = 0.05
-        taken.ask("Where?", Ask())
+        taken.questions.ask("Where?")
         undo(taken)
-        assert "Stop it first" in taken.notice.text
+        assert "Stop it first" in taken.state.notice.text
         taken.stop()
-        wait_until(lambda: not taken.busy)
+        wait_until(lambda: not taken.state.busy)
     if act == "upload":
-        taken.intake._read = lambda *_args, **_more: other
-        taken.intake.upload(str(put(tmp_path)), "sea.txt")
-        wait_until(lambda: taken.intake.opening is None)
+        taken.imports._readers = replace(taken.imports._readers, read=lambda *_args, **_more: other)
+        taken.imports.upload(str(put(tmp_path)), "sea.txt")
+        wait_until(lambda: taken.state.opening is None)
     undo(taken)
-    assert taken.book == book and taken.notice is None and taken.turns
+    assert taken.books.current == book and taken.state.notice is None and taken.books.turns
 
 
 def test_two_come_back_together(taken, book, other):
     """The second one's button took the place of the first one's."""
-    taken.select_book(other.sha256)
-    dispatch(taken, {"act": "forget", "id": other.sha256})
-    assert "The Sea" in taken.notice.text and "the last 2 deletions" in taken.notice.text
+    taken.books.select(other.sha256)
+    taken.actions.dispatch({"act": "forget", "id": other.sha256})
+    assert "The Sea" in taken.state.notice.text and "the last 2 deletions" in taken.state.notice.text
     undo(taken)
     assert {one.id for one in taken.library.entries()} == {book.sha256, other.sha256}
-    assert taken.book == other and taken.notice is None
+    assert taken.books.current == other and taken.state.notice is None
 
 
 def test_a_conversation_comes_back_to_its_book(desk, other, monkeypatch):
     monkeypatch.setattr(trash, "UNDO_S", 30.0)
-    desk.ask(f"Who is {MARKER}?", Ask())
-    wait_until(lambda: not desk.busy)
-    book, talk = desk.book, desk.conversation_id
-    dispatch(desk, {"act": "clear"})
-    desk.select_book(other.sha256)
+    desk.questions.ask(f"Who is {MARKER}?")
+    wait_until(lambda: not desk.state.busy)
+    book, talk = desk.books.current, desk.state.conversation_id
+    desk.actions.dispatch({"act": "clear"})
+    desk.books.select(other.sha256)
     undo(desk)
-    assert (desk.book, desk.conversation_id) == (book, talk)
+    assert (desk.books.current, desk.state.conversation_id) == (book, talk)
 
 
 def test_nothing_of_it_is_left_when_the_time_is_over(taken, book, tmp_path):
     (talk,) = [row[0] for row in taken.history._db.execute("SELECT id FROM conversations")]
     assert MARKER.lower().encode() in stored(tmp_path)
-    taken.removal._clock = lambda: 1e12
-    taken.removal.purge()
+    taken.trash._clock = lambda: 1e12
+    taken.trash.purge()
     assert taken.engine.forgotten == [talk] and taken.engine.forgotten_books == [book.sha256]
     left = stored(tmp_path)
     for words in (MARKER, "keeper lit", book.title, book.sha256):
         assert words.lower().encode() not in left, words
-    assert list((tmp_path / "books").iterdir()) == [] and taken.notice is None
-    dispatch(taken, {"act": "undo", "id": book.sha256})
-    assert "too late" in taken.notice.text
+    assert list((tmp_path / "books").iterdir()) == [] and taken.state.notice is None
+    taken.actions.dispatch({"act": "undo", "id": book.sha256})
+    assert "too late" in taken.state.notice.text
 
 
 def test_the_index_would_keep_its_words_without_its_own_deletion(taken, tmp_path, monkeypatch):
@@ -128,14 +126,14 @@ def test_the_index_would_keep_its_words_without_its_own_deletion(taken, tmp_path
     if fulltext.sqlite3.sqlite_version_info >= fulltext._SECURE:
         pytest.skip("this SQLite takes the words out itself")
     monkeypatch.setattr(fulltext, "purge", lambda _db: None)
-    taken.removal.purge(all_of_them=True)
+    taken.trash.purge(all_of_them=True)
     assert MARKER.lower().encode() in stored(tmp_path)
 
 
 def test_others_stay(taken, make_desk, engine, tmp_path):
     kept = taken.history.create("b" * 64)
     taken.history.add(kept.id, "user", f"Where is {OTHER}?")
-    taken.removal.purge(all_of_them=True)
+    taken.trash.purge(all_of_them=True)
     assert taken.history.turns(kept.id) and taken.history.search(OTHER)
     assert taken.history.search(MARKER) == []
 
@@ -149,15 +147,15 @@ def test_a_killed_app_deletes_it_at_the_next_start(taken, book, make_desk, engin
 def test_a_deletion_that_was_interrupted_is_done_again(taken, book, make_desk, engine, monkeypatch):
     """The mark goes last: a folder that could not be deleted must not come back as a book."""
     monkeypatch.setattr(taken.library, "forget", lambda _id: (_ for _ in ()).throw(PermissionError("in use")))
-    taken.removal.settle()
+    taken.trash.settle()
     assert taken.history.conversations(book.sha256) == [] and taken.library.entries() == []
     assert make_desk(engine).library.forgotten(float("inf")) == []
 
 
 def test_its_file_dropped_again_brings_it_back(taken, book):
     taken.shelf.put(book, cover=b"", again=False)
-    taken.removal.purge(all_of_them=True)
-    assert taken.book == book and taken.turns and taken.notice is None
+    taken.trash.purge(all_of_them=True)
+    assert taken.books.current == book and taken.books.turns and taken.state.notice is None
 
 
 def test_the_runtime_leaves_neither_snapshot_nor_note_of_a_part(home):

@@ -287,7 +287,7 @@ def test_killed_app_leaves_no_engine_behind():
 def test_who_watches_is_told_of_every_change(make):
     """A page that is not told would show a loading engine for ever."""
     runtime, seen = make(), []
-    runtime.changed = lambda: seen.append((runtime.state, runtime.loading.fraction))
+    runtime.watch(lambda: seen.append((runtime.state, runtime.loading.fraction)))
     runtime.start()
     assert runtime.wait_ready(20)
     last(ask(runtime))

@@ -7,28 +7,28 @@ from datetime import date, datetime
 
 import pytest
 
-from app.desk.actions import dispatch
+from app.desk.shelf import kept_of_books
 from app.desk.values import Passage
 from app.store.history import History
 from app.web.library import _last_read
 from app.web.page import Page
 from core import paths
-from core.ask import Ask
 from core.cache.disk import BLOCK_TOKENS, SnapshotFolder
 from core.errors import UserError
+from tests.support.desks import card
 from tests.support.fake_runtime import wait_until
 
 
 def ask(desk, question: str, answer: str) -> str:
     desk.engine.answer = answer
-    desk.talks.begin()
-    desk.ask(question, Ask())
-    wait_until(lambda: not desk.busy)
-    return desk.conversation_id
+    desk.books.begin_conversation()
+    desk.questions.ask(question)
+    wait_until(lambda: not desk.state.busy)
+    return desk.state.conversation_id
 
 
 def look(desk, words: str) -> str:
-    dispatch(desk, {"act": "search", "text": words})
+    desk.actions.dispatch({"act": "search", "text": words})
     return "".join(Page(desk).render()["hits"])
 
 
@@ -43,16 +43,19 @@ def two(desk, book):
 
 def test_every_word_said_about_any_book_is_found_at_its_turn(two, book):
     second = ask(two, "Where does she go?", "To Kraków, by the night train.")
-    two.select_book(book.sha256)
+    two.books.select(book.sha256)
     first = ask(two, "Who went to Krakow?", "Nobody did.")
-    (near, (asked,)), (far, (told,)) = (two.shelf.look_for("krakow"), two.shelf.found())[1].said
+    (near, (asked,)), (far, (told,)) = (
+        two.search.look_for("krakow"),
+        two.search.results(two.state.shelf_search),
+    )[1].said
     assert (near.id, asked.talk, asked.number) == (book.sha256, first, 1)
     assert (far.id, told.talk, told.number) == ("b" * 64, second, 2)
     assert (told.before, told.words, told.after) == ("To ", "Kraków", ", by the night train.")
     html = look(two, "krak")
     assert f'data-id="{second}"' in html and 'data-turn="2"' in html
-    dispatch(two, {"act": "said", "id": second, "book": "b" * 64})
-    assert two.book_id == "b" * 64 and two.conversation_id == second
+    two.actions.dispatch({"act": "said", "id": second, "book": "b" * 64})
+    assert two.state.book_id == "b" * 64 and two.state.conversation_id == second
     assert f'data-turn="{second}:2"' in "".join(Page(two).render()["turns"])
     assert "Nothing on the shelf" in look(two, "Warsaw") and look(two, "  ") == ""
 
@@ -61,14 +64,14 @@ def test_an_earlier_version_of_an_answer_is_found_and_leads_to_itself(two):
     """Made anew, an answer took all it had said out of sight."""
     talk = ask(two, "Where does she go?", "To Zyxomma, by boat.")
     two.engine.answer = "To Hull, by train."
-    two.regenerate(Ask())
-    wait_until(lambda: not two.busy)
+    two.questions.regenerate()
+    wait_until(lambda: not two.state.busy)
     html = look(two, "zyxomma")
     assert "Earlier version" in html and 'data-version="1"' in html and f'data-id="{talk}"' in html
     assert 'data-version="1"' in "".join(Page(two).render()["turns"])
-    two.talks.use_version(2, 1)
+    two.conversations.use_version(2, 1)
     assert "Earlier version" not in look(two, "zyxomma") and "Earlier version" in look(two, "hull")
-    two.talks.forget(talk)
+    two.trash.throw_conversation(talk)
     assert "Nothing on the shelf" in look(two, "hull")
 
 
@@ -92,33 +95,33 @@ def test_versions_are_indexed_in_a_file_from_before_and_leave_no_word_behind(tmp
 
 
 def test_own_notes_and_kept_summaries_are_found_and_lead_to_their_places(two, book):
-    two.select_book(book.sha256)
+    two.books.select(book.sha256)
     last = book.chapters[-1]
-    two.reading.mark(last.start, book.text[last.start : last.start + 12])
-    two.reading.note(last.start, "Compare with the Zyxomma of chapter one.")
-    two.tree.summarize(Ask(), [1])
-    wait_until(lambda: not two.busy)
-    told = two.tree.summaries(book)[1]
+    two.reader.mark(last.start, book.text[last.start : last.start + 12])
+    two.reader.note(last.start, "Compare with the Zyxomma of chapter one.")
+    two.questions.summarize_chapter(1)
+    wait_until(lambda: not two.state.busy)
+    told = two.chapters.summaries(book)[1]
     word = max(told.split(), key=len).strip(".")
-    two.select_book("b" * 64)
+    two.books.select("b" * 64)
     html = look(two, "zyxomma compare")
     assert "Own note" in html and f'data-offset="{last.start}"' in html and "<mark>Zyxomma</mark>" in html
-    dispatch(two, {"act": "place", "book": book.sha256, "offset": str(last.start), "length": "12"})
-    assert two.book_id == book.sha256 and two.reading.passage == Passage(last.start, 12)
+    two.actions.dispatch({"act": "place", "book": book.sha256, "offset": str(last.start), "length": "12"})
+    assert two.state.book_id == book.sha256 and two.state.passage == Passage(last.start, 12)
     html = look(two, word)
     assert "Summary of a chapter" in html and f'data-offset="{book.chapters[0].start}"' in html
-    dispatch(two, {"act": "limit", "value": "1"})
+    two.actions.dispatch({"act": "limit", "value": "1"})
     assert "Own note" not in look(two, "zyxomma") and "1 place lies behind" in look(two, "zyxomma")
     assert "Summary of a chapter" in look(two, word), "what was told of chapter 1 alone tells nothing more"
 
 
 def test_a_note_written_while_it_is_looked_for_is_found(two, book):
-    two.select_book(book.sha256)
+    two.books.select(book.sha256)
     page = Page(two)
-    dispatch(two, {"act": "search", "text": "zyxomma"})
+    two.actions.dispatch({"act": "search", "text": "zyxomma"})
     assert "Nothing on the shelf" in page.render()["hits"][0]
-    two.reading.mark(book.chapters[0].start, book.text[book.chapters[0].start :][:12])
-    two.reading.note(book.chapters[0].start, "Zyxomma.")
+    two.reader.mark(book.chapters[0].start, book.text[book.chapters[0].start :][:12])
+    two.reader.note(book.chapters[0].start, "Zyxomma.")
     assert "Own note" in page.render()["hits"][0]
 
 
@@ -135,12 +138,12 @@ def test_words_are_found_in_scripts_without_spaces(two):
 def test_nothing_found_lies_behind_a_spoiler_limit(two, book):
     """Neither in the open book nor in one that would open with a limit."""
     ask(two, "How does it end?", "Zyxomma drowns.")
-    dispatch(two, {"act": "limit", "value": "1"})
+    two.actions.dispatch({"act": "limit", "value": "1"})
     assert "drowns" not in look(two, "zyxomma") and "1 place lies behind" in look(two, "zyxomma")
     assert "How does it end" not in look(two, "how does it end")
     ask(two, "Who is she so far?", "Zyxomma is a ferryman.")
     assert "ferryman" in look(two, "zyxomma") and "drowns" not in look(two, "zyxomma")
-    two.select_book(book.sha256)
+    two.books.select(book.sha256)
     assert "ferryman" in look(two, "zyxomma") and "drowns" not in look(two, "zyxomma")
 
 
@@ -172,14 +175,14 @@ def test_a_file_from_before_the_index_is_indexed_at_the_start(tmp_path):
 def test_what_is_kept_on_disk_is_said_and_when_it_opens_in_seconds(home, desk, book):
     """Of another model's reading nothing can be said but its size."""
     snapshots = SnapshotFolder(paths.subdir("snapshots"))
-    wait_until(lambda: desk.card())
+    wait_until(lambda: card(desk))
     tokens = desk.library.entries()[0].tokens
-    assert 0 < tokens == desk.card()["tokens"] <= BLOCK_TOKENS
+    assert 0 < tokens == card(desk)["tokens"] <= BLOCK_TOKENS
     for model in ("mine", "another"):
         block = snapshots.of(model, book.sha256) / "a-b.kv"
         block.parent.mkdir(parents=True)
         block.write_bytes(bytes(3_000_000))
-    kept = desk.shelf.kept()[book.sha256]
+    kept = kept_of_books(desk.library, "")[book.sha256]
     assert 6_000_000 < kept.bytes < 6_100_000 and not kept.prefilled
     page = Page(desk)
     assert (
@@ -189,7 +192,7 @@ def test_what_is_kept_on_disk_is_said_and_when_it_opens_in_seconds(home, desk, b
     desk.engine.stored_as = snapshots.of("mine", "").parent.name
     desk.engine.stored += 1
     assert "opens in seconds" in page.render()["library"][0]
-    desk.select_book(book.sha256)
+    desk.books.select(book.sha256)
     assert desk.library.entries()[0].tokens == tokens, "opening a book forgets nothing"
 
 
@@ -206,8 +209,8 @@ def test_a_pasted_text_has_the_name_it_was_given(make_desk, engine, book, tmp_pa
         path = tmp_path / "uploads" / "pasted.txt"
         path.write_text("anything")
         sent = {"act": "upload", "path": str(path), "name": "pasted.txt", "title": title}
-        dispatch(desk, sent)
-        wait_until(lambda: desk.intake.opening is None)
-        assert desk.book.title == name
+        desk.actions.dispatch(sent)
+        wait_until(lambda: desk.state.opening is None)
+        assert desk.books.current.title == name
     with pytest.raises(UserError):
-        dispatch(desk, sent)
+        desk.actions.dispatch(sent)

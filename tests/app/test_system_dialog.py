@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from app.desk import models
-from app.desk.actions import dispatch
 from app.models.catalogue import Models
 from app.models.file_dialog import chosen_file, dialog_command
 from app.web.models import model_files_html
@@ -53,10 +52,10 @@ def test_a_file_chosen_there_is_used(make_desk, engine, home, tmp_path, monkeypa
     file = write_gguf(tmp_path / "mine.gguf", wide(max_position_embeddings=16384), "Q8_0").resolve()
     desk = make_desk(engine, models=Models(Settings(), look=lambda: imagined_hardware(ram_gib=16)))
     monkeypatch.setattr(models, "dialog_command", lambda: saying(str(file)))
-    dispatch(desk, {"act": "look-into", "file": ""})
-    assert 'data-act="open-dialog"' in model_files_html(desk.used.choosing)
-    dispatch(desk, {"act": "open-dialog"})
+    desk.actions.dispatch({"act": "look-into", "file": ""})
+    assert 'data-act="open-dialog"' in model_files_html(desk.state.choosing)
+    desk.actions.dispatch({"act": "open-dialog"})
     wait_until(lambda: desk.engine.model_name == str(file))
     monkeypatch.setattr(models, "dialog_command", lambda: None)
-    dispatch(desk, {"act": "look-into", "file": str(Path.home())})
-    assert "open-dialog" not in model_files_html(desk.used.choosing)
+    desk.actions.dispatch({"act": "look-into", "file": str(Path.home())})
+    assert "open-dialog" not in model_files_html(desk.state.choosing)

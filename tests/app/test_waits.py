@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.desk.actions import dispatch, make_wish
 from app.desk.answer_job import Snapshot
-from app.desk.desk import SAVE_WAIT_S
-from app.desk.disk_usage import Moving
-from app.desk.values import Opening
+from app.desk.assembly import SAVE_WAIT_S
+from app.desk.retelling import retold
+from app.desk.values import Moving, Opening
 from app.models.catalogue import chosen, remember
 from app.models.local_files import Choosing, Looking, own_files
 from app.models.progress import Fetching, Pace, Stages
@@ -55,34 +53,34 @@ def test_a_model_that_is_not_waited_for_gives_way_to_the_one_before(desk, engine
     for before in (None, "Qwen3-4B-Instruct-2507"):
         remember(before)
         engine.load_s, engine.model_name = 5.0, "another"
-        desk.used.use(EMBEDDED)
+        desk.model_choice.use(EMBEDDED)
         wait_until(lambda: engine.state == "loading")
         assert chosen() == EMBEDDED
-        dispatch(desk, {"act": "cancel-loading"})
+        desk.actions.dispatch({"act": "cancel-loading"})
         assert (engine.state, engine.model_name, chosen()) == ("ready", "another", before)
 
 
 def test_settings_that_are_not_waited_for_wait_again(desk, engine):
     engine.model_name = engine.before = "another"
-    desk.choose("gamma", "8")
+    desk.preferences.choose("gamma", "8")
     engine.load_s = 5.0
-    desk.running.apply()
+    desk.engine_settings.apply()
     wait_until(lambda: engine.state == "loading")
-    assert desk.running.unapplied == []
-    dispatch(desk, {"act": "cancel-loading"})
-    assert desk.running.unapplied == ["gamma"] and desk.preferences.settings.gamma == 8
+    assert desk.engine_settings.unapplied == []
+    desk.actions.dispatch({"act": "cancel-loading"})
+    assert desk.engine_settings.unapplied == ["gamma"] and desk.preferences.settings.gamma == 8
 
 
 @pytest.mark.parametrize("action", ["cancel-loading", "restart"])
 def test_a_first_load_can_be_called_off_and_begun_again(desk, engine, action):
     engine.load_s = 0.3
     engine.start()
-    dispatch(desk, {"act": "cancel-loading"})
+    desk.actions.dispatch({"act": "cancel-loading"})
     assert engine.state == "failed" and 'data-act="restart"' in header(desk)
     if action == "restart":
-        dispatch(desk, {"act": "restart"})
+        desk.actions.dispatch({"act": "restart"})
         wait_until(lambda: engine.state == "ready")
-    assert desk.used is not None and Settings() == desk.preferences.settings
+    assert Settings() == desk.preferences.settings
 
 
 FILE = Opening(Path("x"), "x.pdf", "Reading scanned pages", 0.25, left_s=72.0)
@@ -204,22 +202,22 @@ def test_a_file_that_is_read_slowly_says_how_long(make_desk, engine, book, tmp_p
 
     desk = make_desk(engine, read=read)
     (tmp_path / "uploads" / "x.pdf").write_bytes(b"%PDF")
-    desk.intake.upload(str(tmp_path / "uploads" / "x.pdf"), "x.pdf")
+    desk.imports.upload(str(tmp_path / "uploads" / "x.pdf"), "x.pdf")
     assert told.wait(10)
-    assert 0 < desk.intake.opening.left_s < 1
+    assert 0 < desk.state.opening.left_s < 1
     go.set()
-    wait_until(lambda: desk.intake.opening is None)
+    wait_until(lambda: desk.state.opening is None)
 
 
 def test_a_comparison_says_how_long_it_takes_if_it_gets_as_long(opened):
     desk, engine = opened(pace=0.02, prefill_steps=1)
-    desk.ask("First?", Ask())
-    wait_until(lambda: not desk.busy)
-    dispatch(desk, {"act": "compare"})
-    wait_until(lambda: desk.comparing.left_s)
+    desk.questions.ask("First?")
+    wait_until(lambda: not desk.state.busy)
+    desk.actions.dispatch({"act": "compare"})
+    wait_until(lambda: desk.state.comparing.left_s)
     assert "left" in Page(desk).render()["panel"][0]
     desk.stop()
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: not desk.state.busy)
 
 
 def test_the_meter_counts_what_would_be_sent(desk, engine):
@@ -227,10 +225,10 @@ def test_the_meter_counts_what_would_be_sent(desk, engine):
     seen = []
     room = engine.room
     engine.room = lambda ask: seen.append(ask) or room(ask)
-    dispatch(desk, {"act": "tick", "id": "2"})
-    wait_until(lambda: desk.meter.room() and seen)
-    desk.ask("Who?", make_wish(desk))
-    wait_until(lambda: not desk.busy)
+    desk.actions.dispatch({"act": "tick", "id": "2"})
+    wait_until(lambda: desk.context_usage.room(None) and seen)
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy)
     sent, counted = engine.asked[-1], seen[0]
     assert counted.ticked == sent.ticked == (2,)
     assert (counted.book, counted.until, counted.fit, counted.keep_all) == (
@@ -252,25 +250,25 @@ def kept_looking(desk, monkeypatch):
         raise CallCancelled("given up")
 
     monkeypatch.setattr("app.desk.models.entry_safely", look)
-    desk.used.file("/home/ann/my.gguf")
+    desk.model_choice.file("/home/ann/my.gguf")
     return ended
 
 
 def test_a_model_file_that_is_looked_at_can_be_given_up(desk, kept_looking):
     """The model in use stays, and nothing of the file is remembered."""
     assert "Looking at /home/ann/my.gguf" in Page(desk).render()["fetching"][0]
-    dispatch(desk, {"act": "stop-looking"})
-    assert kept_looking.wait(5) and desk.used.looking is None
+    desk.actions.dispatch({"act": "stop-looking"})
+    assert kept_looking.wait(5) and desk.state.looking is None
     assert Page(desk).render()["fetching"][0] == "" and own_files() == []
     assert desk.engine.state == "ready"
 
 
 def test_the_file_that_was_chosen_last_is_the_one_that_is_looked_at(desk, kept_looking, monkeypatch):
     """The end of the look before must not take the words away."""
-    dispatch(desk, {"act": "use-file", "file": "/home/ann/other.gguf"})
+    desk.actions.dispatch({"act": "use-file", "file": "/home/ann/other.gguf"})
     assert kept_looking.wait(5)
-    assert desk.used.looking.file == "/home/ann/other.gguf"
-    desk.used.stop_looking()
+    assert desk.state.looking.file == "/home/ann/other.gguf"
+    desk.model_choice.stop_looking()
 
 
 def test_a_search_for_models_can_be_ended_and_shows_what_it_found(desk, monkeypatch):
@@ -281,10 +279,10 @@ def test_a_search_for_models_can_be_ended_and_shows_what_it_found(desk, monkeypa
         return [found]
 
     monkeypatch.setattr("app.desk.models.found_elsewhere", search)
-    dispatch(desk, {"act": "look-elsewhere"})
+    desk.actions.dispatch({"act": "look-elsewhere"})
     assert "at most" in Page(desk).render()["model-files"][0]
-    dispatch(desk, {"act": "stop-searching"})
-    wait_until(lambda: desk.used.choosing.found == (found,))
+    desk.actions.dispatch({"act": "stop-searching"})
+    wait_until(lambda: desk.state.choosing.found == (found,))
 
 
 def test_a_walk_through_folders_ends_when_it_is_told_to(tmp_path):
@@ -306,17 +304,15 @@ def test_a_walk_through_folders_ends_when_it_is_told_to(tmp_path):
 def test_what_was_said_is_retold_with_its_time(opened):
     """The bar stood at the end, with no time left, while the summary was written."""
     desk, engine = opened(pace=0.01, prefill_steps=2)
-    asked = Ask("And then?", book=desk.book, conversation_id="c")
-    left = (Exchange("Who?", "The keeper."),)
-    talk = desk.history.create(desk.book_id).id
-    number = desk.history.add(talk, "user", "And then?")
-    told = desk.asking._retold(replace(asked, conversation_id=talk), left, number, 1)
+    asked, kept = Ask("And then?", book=desk.books.current), []
+    told = retold(engine, asked, (Exchange("Who?", "The keeper."),), keep=kept.append)
     stages = [one for one in told if isinstance(one, Loading)]
     read = max(at for at, one in enumerate(stages) if one.fraction == 1.0)
     writing = stages[read + 1 :]
     assert len(writing) > 3 and writing[0].left_s is None, "one round says nothing of the next"
     assert all(one.left_s > 0 for one in writing[1:])
     assert [one.fraction for one in writing] == sorted(one.fraction for one in writing)
+    assert kept == [engine.answer]
 
 
 def test_quitting_waits_for_what_is_stored_until_the_person_has_waited_enough(desk, engine):

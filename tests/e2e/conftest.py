@@ -54,9 +54,10 @@ def serve(home, monkeypatch) -> Callable:
     its server looks often whether it is to end.
     """
     monkeypatch.setattr("app.server.gradio_internals.TICK_S", 0.05)
+    from app.desk.import_queue import Readers
     from app.host.secrets import kept_keys
     from app.models.catalogue import Models
-    from app.server.main import Server, fresh_url, make_desk
+    from app.server.main import Server, fresh_url, make_services
     from core import paths
     from core.config import Settings
     from core.documents import cover_safely, read_document
@@ -67,9 +68,10 @@ def serve(home, monkeypatch) -> Callable:
     def plainly(path, *, password=None, ocr=False, progress=None, should_stop=None):
         return read_document(path, password=password)
 
-    def start(engine, *, read=plainly, models=None, **changes) -> str:
+    def start(engine, *, read=plainly, models=None, preferences=None, **changes) -> str:
         models = models or Models(Settings(), look=imagined_hardware)
-        desk = make_desk(engine, models=models, read=read, cover=cover_safely, can_ocr=lambda: True)
+        readers = Readers(read, cover_safely, lambda: True)
+        desk = make_services(engine, models=models, readers=readers, preferences=preferences)
         server = Server(desk, Settings(port=0, **changes), keys=kept_keys(paths.subdir("run")))
         servers.append(server)
         address = server.start()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.desk.disk_usage import Moving
+from app.desk.values import Moving
 from app.store.relocation import Move
 from tests.support.accessibility import problems
 from tests.support.fake_runtime import SUMMARY, FakeRuntime
@@ -55,17 +55,17 @@ def test_every_size_and_the_programs_questions(serve, open_page, drop, sample, t
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     wrong = at_every_size(page, "card")
-    serve.desk.storage.moving = Moving(Move(tmp_path / "old", tmp_path / "new", 10**9, True))
-    serve.desk.change()
+    serve.desk.store.update(moving=Moving(Move(tmp_path / "old", tmp_path / "new", 10**9, True)))
+    serve.desk.store.tell()
     page.wait_for_selector("[data-act=begin-move]")
     wrong += at_every_size(page, "move asked")
-    serve.desk.storage.moving = Moving(serve.desk.storage.moving.move, 10**8, 40.0)
-    serve.desk.change()
+    serve.desk.store.update(moving=Moving(serve.desk.state.moving.move, 10**8, 40.0))
+    serve.desk.store.tell()
     page.wait_for_selector(".moving [role=progressbar]")
     wrong += at_every_size(page, "moving")
-    serve.desk.storage.moving = None
-    serve.desk.was_left = True
-    serve.desk.change()
+    serve.desk.store.update(moving=None)
+    serve.desk.store.update(was_left=True)
+    serve.desk.store.tell()
     page.wait_for_selector("#leaving-question[open]")
     wrong += at_every_size(page, "leaving")
     page.keyboard.press("Enter")  # the first button has the focus: the keyboard alone answers
@@ -112,9 +112,9 @@ def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sa
     wrong = in_colours(page, "talk")
     page.click("#turns .text a.cite >> nth=-1")
     page.wait_for_selector("#passage", state="visible")
-    reading = serve.desk.reading
-    reading.mark(reading.passage.offset, page.inner_text("#passage"))
-    reading.note(reading.passage.offset, "Compare with the stair.")
+    reading = serve.desk.reader
+    reading.mark(serve.desk.state.passage.offset, page.inner_text("#passage"))
+    reading.note(serve.desk.state.passage.offset, "Compare with the stair.")
     page.fill("[data-find]", "watch")
     page.click(".tree > summary")
     page.click(".told [data-act=tell]")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.desk.desk import ENDING_S
+from app.desk.questions import ENDING_S
 from core.events import Finished
 from tests.support.accessibility import problems
 from tests.support.browsing import ask, shot
@@ -76,7 +76,7 @@ def test_own_instructions_are_written_kept_and_shown(serve, open_page, drop, sam
     page.fill("[data-act=instruct]", "Name the chapter.")
     page.keyboard.press("Tab")
     page.wait_for_selector(".own summary:has-text('Name the chapter.')")
-    serve.desk.intake.sample(serve.desk.intake.samples[0].name)
+    serve.desk.imports.sample(serve.desk.imports.samples[0].name)
     page.wait_for_selector(".card h2:has-text('The Light on the Holm')")
     page.wait_for_selector(".own summary:has-text('Instructions: Name the chapter.')")
     ask(page, "Who lights the lamp?", answers=1)
@@ -170,8 +170,9 @@ def asked_at_the_end(serve, open_page, drop, sample):
         page.wait_for_function("document.querySelector('#question textarea').value === ''")
         page.fill("#question textarea", SECOND)
         assert fake.said.wait(10)
-        ask = serve.desk.ask
-        serve.desk.ask = lambda *given: (fake.heard.set(), ask(*given))[1]
+        questions = serve.desk.questions
+        ask = questions.ask
+        questions.ask = lambda *given: (fake.heard.set(), ask(*given))[1]
         page.press("#question textarea", "Enter")
         return page, fake
 

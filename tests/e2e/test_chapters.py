@@ -15,7 +15,7 @@ def tree(serve, open_page):
     """The sample book's tree, unfolded: (page, desk)."""
     page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
     desk = serve.desk
-    desk.intake.sample(desk.intake.samples[1].name)
+    desk.imports.sample(desk.imports.samples[1].name)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     page.click("#tab-reader")
     page.click(".tree > summary")
@@ -29,7 +29,7 @@ def test_ticks_choose_what_is_read_and_told(tree):
     page.check(".tree input >> nth=1")
     page.check(".tree input >> nth=3")
     page.click("[data-act=tell-ticked]")
-    wait_until(lambda: desk.turns and not desk.busy)
+    wait_until(lambda: desk.books.turns and not desk.state.busy)
     assert desk.engine.asked[-1].ticked == (2, 4)
     page.wait_for_selector(".tree li:has-text('summarised') >> nth=1")
     assert page.locator(".tree li:has-text('summarised')").count() == 2
@@ -43,13 +43,13 @@ def test_all_up_to_a_chapter_is_told_and_every_summary_goes_out_in_three_forms(t
     page.hover(".tree li:has(input) >> nth=2")
     page.click(".tree li:has(input) >> nth=2 >> [data-act=tell-up-to]")
     page.wait_for_selector(".tree li:has-text('summarised') >> nth=2")
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: not desk.state.busy)
     assert page.locator(".tree li:has-text('summarised')").count() == 3
     for form in ("Markdown", "HTML", "JSON"):
         with page.expect_download() as sent:
             page.click(f".tree-export >> text={form}")
         told = sent.value.path().read_text(encoding="utf-8")
-        assert told.count("Told of") == 3 and desk.book.chapters[2].title in told
+        assert told.count("Told of") == 3 and desk.books.current.chapters[2].title in told
 
 
 def test_a_chapters_summary_stands_beside_its_text_and_the_next_is_one_key_away(tree):
@@ -58,7 +58,7 @@ def test_a_chapters_summary_stands_beside_its_text_and_the_next_is_one_key_away(
     page.click(".told [data-act=tell]")
     page.wait_for_selector(".told p:has-text('Told of')")
     first = page.inner_text(".told p")
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: not desk.state.busy)
     page.focus(".reader-text")
     page.keyboard.press("n")
     page.wait_for_selector(".told [data-act=tell]")

@@ -58,8 +58,9 @@ def test_many_conversations_about_one_book_and_the_pinned_one_first(serve, open_
     page.wait_for_selector(".talks li >> nth=0 >> [data-act=talk]:has-text('Who keeps')")
     ask(page, "And on Sundays?", answers=2)
     for _newer in range(13):
-        serve.desk.history.ask(serve.desk.history.create(serve.desk.book_id).id, Ask("Who else?"))
-    serve.desk.shelf_version += 1
+        serve.desk.history.ask(serve.desk.history.create(serve.desk.state.book_id).id, Ask("Who else?"))
+    serve.desk.library.touch(serve.desk.state.book_id)
+    serve.desk.store.tell()
     page.reload()
     page.wait_for_selector("#turns .answer footer >> nth=1")
     assert page.inner_text(first) == "Who keeps the clocks?"

@@ -233,7 +233,7 @@ def test_a_drive_that_is_gone_in_an_answer_costs_nothing(
     assert page.input_value("#question textarea") == SECOND and asked(page) == [FIRST]
     page.click("#tab-reader")
     page.click("[data-act=turn][data-value=on]")
-    page.wait_for_selector(f".reader-text h3:has-text('{serve.desk.book.sections[2].title}')")
+    page.wait_for_selector(f".reader-text h3:has-text('{serve.desk.books.current.sections[2].title}')")
 
     back()
     page.press("#question textarea", "Enter")

@@ -16,7 +16,7 @@ def begun(serve, open_page):
     fake = FakeRuntime(pace=0.002, prefill_steps=2)
     page = open_page(serve(fake))
     desk = serve.desk
-    desk.intake.sample(desk.intake.samples[1].name)
+    desk.imports.sample(desk.imports.samples[1].name)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     return page, fake
 

@@ -42,7 +42,7 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     assert "概括这本书" in page.inner_text("[data-region=turns]")
     assert page.get_attribute("#question textarea", "placeholder") == "就这本书提问…"
     assert "书库" in page.inner_text("#left")
-    assert serve.desk.turns[0].text == "Summarise this book", "what is kept is English"
+    assert serve.desk.books.turns[0].text == "Summarise this book", "what is kept is English"
 
 
 INSIDE = """() => [...document.querySelectorAll("#reader p")]

@@ -67,7 +67,7 @@ def known(serve, open_page, drop, tmp_path, prompts):
     page.click("#tab-reader")
     page.click(".tree > summary")
     tell(page, 4)
-    reading, late = serve.desk.reading, BOOK.index(LATE[:40])
+    reading, late = serve.desk.reader, BOOK.index(LATE[:40])
     reading.mark(late, LATE[:60])
     reading.note(late, f"{MARKER} has the silver key.")
     reading.show(late, 60)

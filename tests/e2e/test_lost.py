@@ -18,7 +18,8 @@ TYPED = "Half a question that took a while to word"
 # an app of its own, on the data folder of the test
 APP = """
 import sys
-from app.server.main import Server, make_desk
+from app.server.main import Server, make_services
+from app.desk.import_queue import Readers
 from app.models.catalogue import Models
 from app.server import main, server as served
 from app.host.secrets import kept_keys
@@ -29,10 +30,8 @@ from core.hardware.gpus import imagined_hardware
 from tests.support.fake_runtime import FakeRuntime
 
 engine = FakeRuntime(pace=0.05, summary=sys.argv[2])
-desk = make_desk(
-    engine, models=Models(Settings(), look=imagined_hardware),
-    read=lambda path, **_more: read_document(path), cover=lambda *_a, **_k: b"", can_ocr=lambda: True,
-)
+readers = Readers(lambda path, **_more: read_document(path), lambda *_a, **_k: b"", lambda: True)
+desk = make_services(engine, models=Models(Settings(), look=imagined_hardware), readers=readers)
 served.free_port = lambda _preferred: int(sys.argv[1])
 server = Server(desk, Settings(), keys=kept_keys(paths.subdir("run")))
 print(main.fresh_url(server.start()), flush=True)

@@ -40,7 +40,7 @@ def test_what_is_selected_in_an_answer_is_copied_without_its_marks(serve, open_p
     """Marks and places are the page's, not the answer's."""
     told = "She says it “was never wrong and was no great company”, and she sighs."
     page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=told)))
-    serve.desk.intake.sample(serve.desk.intake.samples[1].name)
+    serve.desk.imports.sample(serve.desk.imports.samples[1].name)
     page.wait_for_selector(".card h2")
     page.fill("#question textarea", "What of her watch?")
     page.press("#question textarea", "Enter")

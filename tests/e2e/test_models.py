@@ -143,9 +143,9 @@ def test_from_the_demonstration_to_a_model_of_ones_own(page, hub, serve, known):
     page.wait_for_selector("[data-stage='book'], .card")
     page.fill("#question textarea", "the")
     page.press("#question textarea", "Enter")
-    wait_until(lambda: desk.turns and desk.turns[-1].role == "assistant" and not desk.busy)
-    assert desk.turns[-1].state == "finished", desk.turns[-1].extra
-    assert desk.turns[-1].extra["stats"]["model"] == NAME
+    wait_until(lambda: desk.books.turns and desk.books.turns[-1].role == "assistant" and not desk.state.busy)
+    assert desk.books.turns[-1].state == "finished", desk.books.turns[-1].extra
+    assert desk.books.turns[-1].extra["stats"]["model"] == NAME
 
     page.click("[data-act='use-model'][data-name='SmolLM2-135M-Instruct']")
     wait_until(lambda: desk.engine.model_name == "SmolLM2-135M-Instruct" and desk.engine.state == "ready")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from core.ask import Ask
 from tests.support.accessibility import problems
 from tests.support.browsing import FOCUSED, tab_to
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -26,7 +25,7 @@ FRAMES = """() => new Promise((done) => {
 def opened(serve, open_page, size=(1280, 800)):
     """The sample open, no question asked yet."""
     page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)), width=size[0], height=size[1])
-    serve.desk.intake.sample(serve.desk.intake.samples[1].name)
+    serve.desk.imports.sample(serve.desk.imports.samples[1].name)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     return page
 
@@ -115,9 +114,9 @@ def test_the_question_is_two_keys_away(serve, open_page):
     page = opened(serve, open_page)
     desk = serve.desk
     for number in range(6):
-        desk.talks.begin()
-        desk.ask(f"Question {number}?", Ask())
-        wait_until(lambda: not desk.busy)
+        desk.books.begin_conversation()
+        desk.questions.ask(f"Question {number}?")
+        wait_until(lambda: not desk.state.busy)
     page.wait_for_selector(".talks li >> nth=5")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Tab")
@@ -132,11 +131,11 @@ def test_the_question_is_two_keys_away(serve, open_page):
 def test_the_shelf_is_one_stop_and_its_arrows_go_everywhere(serve, open_page):
     page = opened(serve, open_page)
     desk = serve.desk
-    desk.intake.sample(desk.intake.samples[0].name)
+    desk.imports.sample(desk.imports.samples[0].name)
     page.wait_for_selector(".shelf .book >> nth=1")
-    wait_until(lambda: desk.intake.opening is None)
-    desk.ask("Who?", Ask())
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: desk.state.opening is None)
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy)
     page.wait_for_selector(".talks li")
     assert page.evaluate("document.querySelectorAll('.shelf button:not([tabindex])').length") == 1
     page.focus(".shelf button:not([tabindex])")

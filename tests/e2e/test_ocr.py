@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.documents import read_document
+from app.desk.import_queue import Readers
+from core.documents import cover_safely, read_document
 from core.errors import ScannedPages, UserError
 from tests.support.fake_runtime import FakeRuntime
 
@@ -18,8 +19,7 @@ def test_ocr_is_installed_by_a_button_after_a_yes(serve, open_page, drop, sample
         return read_document(path)
 
     page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2), read=read))
-    intake, tries, asked = serve.desk.intake, [], []
-    intake._can_ocr = lambda: len(tries) > 1
+    imports, tries, asked = serve.desk.imports, [], []
 
     def install(progress, _should_stop) -> None:
         progress("Downloading rapidocr (27.3 MB)", 0.5)
@@ -27,7 +27,7 @@ def test_ocr_is_installed_by_a_button_after_a_yes(serve, open_page, drop, sample
         if len(tries) == 1:
             raise UserError("OCR could not be installed: no network.")
 
-    intake.install = install
+    imports._readers = Readers(read, cover_safely, lambda: len(tries) > 1, install)
     page.on(
         "dialog", lambda one: (asked.append(one.message), one.dismiss() if len(asked) == 1 else one.accept())
     )

@@ -89,7 +89,7 @@ def test_keys_turn_chapters_and_the_place_is_kept(reading, serve):
         ".find(one => one.getBoundingClientRect().bottom > "
         "document.querySelector('.reader-text').getBoundingClientRect().top + 8).dataset.offset"
     )
-    wait_until(lambda: serve.desk.reading.notebook.position == int(top))
+    wait_until(lambda: serve.desk.state.notebook.position == int(top))
     reading.fill("#question textarea", "")
     reading.locator("#question textarea").press("n")
     assert reading.inner_text(".reader-text h3") == second, "n is a letter where one writes"

@@ -112,7 +112,7 @@ def test_who_left_without_an_answer_is_asked_at_the_next_visit(serve, open_page,
     state = page.context.storage_state()
     address = page.url
     page.close()
-    wait_until(lambda: serve.desk.was_left)
+    wait_until(lambda: serve.desk.state.was_left)
     context = browser.new_context(storage_state=state)
     again = context.new_page()
     again.goto(address)
@@ -186,7 +186,7 @@ def test_what_is_kept_is_shown_and_emptied(serve, open_page, drop, sample):
     page = open_page(serve(FakeRuntime(pace=0.005)))
     drop(page, sample)
     page.wait_for_selector(".card h2")
-    place = SnapshotFolder(paths.subdir("snapshots")).of("m", serve.desk.book_id)
+    place = SnapshotFolder(paths.subdir("snapshots")).of("m", serve.desk.state.book_id)
     place.mkdir(parents=True)
     (place / "a.kv").write_bytes(bytes(3_000_000))
     page.on("dialog", lambda dialog: dialog.accept())
@@ -203,7 +203,7 @@ def test_the_data_folder_is_moved_on_a_yes(serve, open_page, drop, sample, monke
     monkeypatch.delenv("TRIFORCE_HOME")
     page = open_page(serve(FakeRuntime(pace=0.005, summary=SUMMARY)))
     moved: list[bool] = []
-    serve.desk.storage.moved = lambda: moved.append(True)
+    serve.desk.data_folder.when_moved(lambda: moved.append(True))
     drop(page, sample)
     page.wait_for_selector(".card h2")
     page.on("dialog", lambda dialog: dialog.accept(str(tmp_path / "drive")))

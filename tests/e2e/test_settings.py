@@ -58,7 +58,7 @@ def test_what_is_asked_at_once_is_asked_with_what_was_chosen(serve, open_page, d
     drop(page, sample)
     page.wait_for_selector(".card h2")
     desk = serve.desk
-    for slow, name in ((desk.preferences, "keep"), (desk, "limit")):
+    for slow, name in ((desk.history, "limit"), (desk.preferences, "keep")):
         monkeypatch.setattr(slow, name, after_a_while(getattr(slow, name)))
     page.select_option("#summary-length", "own")
     page.click("#summarize")
@@ -88,8 +88,7 @@ def test_nothing_that_is_set_on_the_page_is_written_to_config_yaml(serve, open_p
     config.write_bytes(b"\xef\xbb\xbf" + whole.replace(b"\n", b"\r\n") + b"# mine")
     monkeypatch.setattr("core.config.DEFAULT_PATH", config)
     before = config.read_bytes(), config.stat().st_mtime_ns
-    url = serve(FakeRuntime())
-    serve.desk.preferences = Preferences(load_settings(), fixed({}))
+    url = serve(FakeRuntime(), preferences=Preferences(load_settings(), fixed({})))
     page = open_page(url)
     page.click(OPEN)
     page.wait_for_selector("#set-gamma:disabled", state="attached")
@@ -134,8 +133,7 @@ def test_what_is_not_allowed_is_said_beside_the_drawer(serve, open_page):
 
 def test_a_key_that_config_yaml_sets_is_locked_and_the_engine_restarts_on_a_word(serve, open_page, tmp_path):
     fake = FakeRuntime()
-    url = serve(fake)
-    serve.desk.preferences = Preferences(Settings(top_p=0.5), {"top_p": "config.yaml"})
+    url = serve(fake, preferences=Preferences(Settings(top_p=0.5), {"top_p": "config.yaml"}))
     page = open_page(url)
     page.click(OPEN)
     assert page.is_disabled("#set-top_p") and page.input_value("#set-top_p") == "0.5"

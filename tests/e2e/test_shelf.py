@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from core.ask import Ask
 from tests.support.accessibility import problems
 from tests.support.browsing import shot
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -19,11 +18,11 @@ def shelf(serve, open_page):
     """Both samples on the shelf, the first asked about: (page, desk)."""
     page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=TOLD)))
     desk = serve.desk
-    for sample in desk.intake.samples[:2]:
-        desk.intake.sample(sample.name)
-        wait_until(lambda: desk.intake.opening is None)
-        desk.ask(f"What of the brother in {sample.stem}?", Ask())
-        wait_until(lambda: not desk.busy)
+    for sample in desk.imports.samples[:2]:
+        desk.imports.sample(sample.name)
+        wait_until(lambda: desk.state.opening is None)
+        desk.questions.ask(f"What of the brother in {sample.stem}?")
+        wait_until(lambda: not desk.state.busy)
     page.wait_for_selector(".shelf .book >> nth=1")
     return page, desk
 
@@ -43,7 +42,7 @@ def test_what_was_said_is_found_and_leads_to_its_turn(shelf):
     assert problems(page) == []
     page.click(f".hits [data-book='{older.id}']")
     page.wait_for_selector(".turn-sought")
-    assert TOLD in page.inner_text(".turn-sought") and desk.book_id == older.id
+    assert TOLD in page.inner_text(".turn-sought") and desk.state.book_id == older.id
     page.press("[data-search]", "Escape")
     page.wait_for_selector(".shelf", state="visible")
     page.fill("[data-search]", older.title[:7].upper())
@@ -55,25 +54,25 @@ def test_earlier_versions_notes_and_summaries_are_found_and_lead_to_their_places
     page, desk = shelf
     newer, older = desk.library.entries()[:2]
     desk.engine.answer = "Nothing went out at all."
-    desk.regenerate(Ask())
-    wait_until(lambda: not desk.busy)
-    told = desk.book.chapters[1]
-    desk.reading.mark(told.start, desk.book.text[told.start : told.start + 40])
-    desk.reading.note(told.start, "The brother again: compare with the boat.")
-    desk.tree.summarize(Ask(), [2])
-    wait_until(lambda: not desk.busy)
-    desk.select_book(older.id)
+    desk.questions.regenerate()
+    wait_until(lambda: not desk.state.busy)
+    told = desk.books.current.chapters[1]
+    desk.reader.mark(told.start, desk.books.current.text[told.start : told.start + 40])
+    desk.reader.note(told.start, "The brother again: compare with the boat.")
+    desk.questions.summarize_chapter(2)
+    wait_until(lambda: not desk.state.busy)
+    desk.books.select(older.id)
     page.fill("[data-search]", "brother boat")
     page.wait_for_selector(".hits [data-act=place]")
     assert problems(page) == []
     shot(page, "search")
     page.click(".hits [data-version]")
     page.wait_for_selector(".turn-sought [data-version='1']")
-    assert TOLD in page.inner_text(".turn-sought [data-version='1']") and desk.book_id == newer.id
-    desk.select_book(older.id)
+    assert TOLD in page.inner_text(".turn-sought [data-version='1']") and desk.state.book_id == newer.id
+    desk.books.select(older.id)
     page.click(".hits [data-act=place]:has-text('Own note')")
     page.wait_for_selector("#passage")
-    assert desk.book_id == newer.id and desk.reading.passage.offset == told.start
+    assert desk.state.book_id == newer.id and desk.state.passage.offset == told.start
     assert page.locator("#tab-reader").get_attribute("aria-selected") == "true"
     page.fill("[data-search]", "told of")
     page.click(".hits [data-act=place]:has-text('Summary of a chapter')")
@@ -116,9 +115,9 @@ def test_pasted_text_is_a_book(shelf):
     page.fill("[data-pasted-title]", "Harbour notes")
     page.click("[data-pasted-read]")
     page.wait_for_selector(".card h2:has-text('Harbour notes')")
-    wait_until(lambda: desk.intake.opening is None)
-    assert "two sets of books" in desk.book.text and desk.book.title == "Harbour notes"
-    assert desk.book.text.startswith("Notes"), "a byte order mark is no text"
+    wait_until(lambda: desk.state.opening is None)
+    assert "two sets of books" in desk.books.current.text and desk.books.current.title == "Harbour notes"
+    assert desk.books.current.text.startswith("Notes"), "a byte order mark is no text"
 
 
 def test_a_long_text_pasted_anywhere_is_offered_to_be_read(shelf):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from core.ask import Ask
 from tests.support.browsing import shot
 from tests.support.fake_runtime import SUMMARY, FakeRuntime, wait_until
 from tests.support.page_looks import at_sizes
@@ -67,7 +66,7 @@ def test_the_stream_ends_with_its_last_tab(serve, open_page):
     page = open_page(serve(engine()))
     tab = another_tab(page)
     page.goto("about:blank")
-    serve.desk.say("This was said when one tab had gone.", "info")
+    serve.desk.store.say("This was said when one tab had gone.", "info")
     tab.wait_for_selector(".notice:has-text('one tab had gone')")
     wait_until(lambda: serve.server.broadcast.listening == 1)
     tab.close()
@@ -84,7 +83,7 @@ def test_a_broken_stream_is_joined_again_and_shows_the_newest_state(serve, open_
     page.fill("#question textarea", "Half a quest")
     serve.server.broadcast.hang_up()
     wait_until(lambda: serve.server.broadcast.listening == 0)
-    serve.desk.say("This was said while nobody listened.", "info")
+    serve.desk.store.say("This was said while nobody listened.", "info")
     page.wait_for_selector(".notice:has-text('while nobody listened')")
     assert page.evaluate("window.untouched") and page.input_value("#question textarea") == "Half a quest"
     page.click(".notice [data-act=dismiss]")
@@ -125,7 +124,7 @@ def test_updates_leave_alone_what_a_person_is_doing(serve, open_page, drop, samp
     page.fill("#set-temperature", "0.9")
     # at once: the open drawer may be drawn anew at any moment, when the sizes of what is kept are known
     box = page.evaluate_handle("document.activeElement.setSelectionRange(1, 2), document.activeElement")
-    serve.desk.choose("summary_length", "chapters")  # draws the settings anew, as a measured size does
+    serve.desk.preferences.choose("summary_length", "chapters")  # draws the settings anew
     page.wait_for_function("box => !box.isConnected", arg=box)
     now = "({ id, selectionStart: from, selectionEnd: to }) => [id, from, to]"
     assert page.evaluate(f"({now})(document.activeElement)") == ["set-temperature", 1, 2]
@@ -144,7 +143,7 @@ def test_the_keyboard_stays_where_it_was(serve, open_page, drop, sample):
     page.wait_for_selector(".card h2")
     page.focus(".book-open")
     marked = page.query_selector(".book-open")
-    serve.desk.ask("Who keeps the clocks?", Ask())
+    serve.desk.questions.ask("Who keeps the clocks?")
     page.wait_for_selector(".talks button")
     assert not marked.evaluate("old => old.isConnected")
     assert page.evaluate("document.activeElement.matches('.book-open')")

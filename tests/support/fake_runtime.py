@@ -78,7 +78,7 @@ class FakeRuntime:
             prefill_steps,
         )
         self.summary, self.answer = summary, answer
-        self.changed: Callable[[], None] = lambda: None
+        self._watcher: Callable[[], None] = lambda: None
         self.state = "starting"
         self.error = ""
         self.loading = Loading("Loading the model")
@@ -106,7 +106,11 @@ class FakeRuntime:
     @state.setter
     def state(self, state: str) -> None:
         self._state = state
-        self.changed()
+        self._watcher()
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` is called after every change of the state."""
+        self._watcher = told
 
     def start(self) -> None:
         """Becomes ready after `load_s`, as a worker that loads its model."""

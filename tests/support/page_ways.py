@@ -7,11 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.desk.disk_usage import Moving
-from app.desk.values import Opening
+from app.desk.values import Moving, Opening
 from app.models.progress import Fetching
 from app.store.relocation import Move
-from core.ask import Ask
 from core.hardware.gpus import imagined_hardware
 from tests.support.browsing import select
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -45,7 +43,7 @@ def begins(serve, open_page):
         fake.context_tokens = 16_384
         url = serve(fake)
         if language:
-            serve.desk.choose("language", language)
+            serve.desk.preferences.choose("language", language)
         return open_page(url), serve.desk
 
     return begin
@@ -53,15 +51,15 @@ def begins(serve, open_page):
 
 def read(page, desk, at: int = 1) -> None:
     """A sample comes on the desk."""
-    desk.intake.sample(desk.intake.samples[at].name)
-    wait_until(lambda: desk.intake.opening is None)
+    desk.imports.sample(desk.imports.samples[at].name)
+    wait_until(lambda: desk.state.opening is None)
     page.wait_for_selector(".card div.fit")
 
 
 def ask(page, desk, question: str) -> None:
     before = page.locator("#turns .answer footer").count()
-    assert desk.ask(question, Ask())
-    wait_until(lambda: not desk.busy)
+    assert desk.questions.ask(question)
+    wait_until(lambda: not desk.state.busy)
     page.wait_for_selector(f"#turns .answer footer >> nth={before}")
 
 
@@ -105,27 +103,27 @@ def before_the_first_book(begin, _folder) -> list[str]:
     page.wait_for_selector(".fetching[role=alert]")
     wrong += look(page, "download-failed")
     desk.models.show(None)
-    desk.used.look_into("")
+    desk.model_choice.look_into("")
     page.wait_for_selector(".model-files")
     wrong += look(page, "model-files")
-    desk.used.done_choosing()
+    desk.model_choice.done_choosing()
     desk.models.decline()
     page.click("[data-paste]")
     wrong += look(page, "paste")
     page.keyboard.press("Escape")
     opening = Opening(Path("x"), "The Thursday Clock.pdf", "Reading page 212 of 480", 0.44, 12.0, behind=2)
-    desk.intake.opening = opening
-    desk.change()
+    desk.store.update(opening=opening)
+    desk.store.tell()
     page.wait_for_selector(".opening")
     wrong += look(page, "opening")
-    desk.intake.opening = replace(
-        opening, offer="480 of 480 pages of “scan.pdf” are pictures.", installs=True
+    desk.store.update(
+        opening=replace(opening, offer="480 of 480 pages of “scan.pdf” are pictures.", installs=True)
     )
-    desk.change()
+    desk.store.tell()
     page.wait_for_selector("[data-act=install-ocr]")
     wrong += look(page, "ocr")
-    desk.intake.opening = replace(opening, locked=True)
-    desk.change()
+    desk.store.update(opening=replace(opening, locked=True))
+    desk.store.tell()
     page.wait_for_selector(".locked")
     wrong += look(page, "password")
     return wrong
@@ -138,13 +136,13 @@ def book_and_conversation(begin, _folder) -> list[str]:
     wrong = look(page, "card", seen=["#summarize"])
     wrong += look(page, "shelf", **folded_out(page, "shelf"))
     desk.engine.pace, desk.engine.prefill_steps = 0.5, 400
-    desk.asking.ask(Ask())
+    desk.questions.summarize()
     page.wait_for_selector("#prefill-box [aria-valuenow]")
     wrong += look(page, "reading")
     desk.stop()
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: not desk.state.busy)
     desk.engine.pace, desk.engine.prefill_steps = 0.001, 2
-    desk.talks.begin()
+    desk.books.begin_conversation()
     ask(page, desk, "Who is responsible for the clocks, and what of her watch?")
     wrong += look(page, "answer")
     wrong += look(page, "talks", **folded_out(page, "shelf"))
@@ -156,11 +154,11 @@ def book_and_conversation(begin, _folder) -> list[str]:
     page.click(".levels-switch")
     wrong += look(page, "panel", **folded_out(page, "panel"))
     desk.engine.pace, desk.engine.answer = 0.3, "\n\n".join([TOLD] * 40)
-    desk.ask("And who broke the seal?", Ask())
+    desk.questions.ask("And who broke the seal?")
     page.wait_for_selector("#live-text p")
     wrong += look(page, "writing")
     desk.stop()
-    wait_until(lambda: not desk.busy)
+    wait_until(lambda: not desk.state.busy)
     return wrong
 
 
@@ -169,8 +167,8 @@ def what_is_asked_of_the_person(begin, folder) -> list[str]:
     read(page, desk)
     ask(page, desk, "Who is responsible for the clocks?")
     desk.engine.answer = TOLD.replace("each time", "every time")
-    desk.regenerate(Ask())
-    wait_until(lambda: not desk.busy)
+    desk.questions.regenerate()
+    wait_until(lambda: not desk.state.busy)
     page.click("#turns summary:has-text('1 other version')")
     wrong = look(page, "versions")
     page.click("[data-act=compare]")
@@ -195,30 +193,30 @@ def what_is_asked_of_the_person(begin, folder) -> list[str]:
     wrong += look(page, "crowded")
     page.click("[data-act=start-fresh]")
     page.wait_for_selector("#turns .bubble:has-text('last thing')")
-    wait_until(lambda: not desk.busy)
-    desk.limit(3)
-    desk.talks.forget(desk.conversation_id)
+    wait_until(lambda: not desk.state.busy)
+    desk.books.limit(3)
+    desk.trash.throw_conversation(desk.state.conversation_id)
     page.wait_for_selector("[data-act=undo]")
     wrong += look(page, "removed")
-    desk.say(
+    desk.store.say(
         "The disk is full: the answer is shown here, and stored as soon as there is room. Free some space."
     )
     page.wait_for_selector(".notice-error")
     wrong += look(page, "error")
-    desk.dismiss()
+    desk.store.update(notice=None)
     page.fill("[data-search]", "clock")
     page.wait_for_selector(".hits")
     wrong += look(page, "search", **folded_out(page, "shelf"))
-    desk.storage.moving = Moving(Move(folder / "old", folder / "new", 10**9, True))
-    desk.change()
+    desk.store.update(moving=Moving(Move(folder / "old", folder / "new", 10**9, True)))
+    desk.store.tell()
     page.wait_for_selector("[data-act=begin-move]")
     wrong += look(page, "move-asked")
-    desk.storage.moving = Moving(desk.storage.moving.move, 10**8, 40.0)
-    desk.change()
+    desk.store.update(moving=Moving(desk.state.moving.move, 10**8, 40.0))
+    desk.store.tell()
     page.wait_for_selector(".moving [role=progressbar]")
     wrong += look(page, "moving")
-    desk.storage.moving = None
-    desk.change()
+    desk.store.update(moving=None)
+    desk.store.tell()
     page.evaluate("document.body.dataset.lost = 'gone'")
     wrong += look(page, "gone")
     page.evaluate("document.body.dataset.lost = 'locked'")
@@ -253,13 +251,13 @@ def the_book_beside_the_conversation(begin, _folder) -> list[str]:
     page.fill("[data-note]", "Who tells this, and when?")
     wrong += look(page, "notes", **beside)
     page.click(".marks summary")
-    desk.tree.summarize(Ask(), [2])
-    wait_until(lambda: not desk.busy)
+    desk.questions.summarize_chapter(2)
+    wait_until(lambda: not desk.state.busy)
     page.click(".tree > summary")
     page.check(".tree input >> nth=1")
     wrong += look(page, "chapters", **beside)
     page.click(".tree > summary")
-    desk.reading.show(desk.book.chapters[1].start, 0)
+    desk.reader.show(desk.books.current.chapters[1].start, 0)
     page.wait_for_selector(".told p")
     wrong += look(page, "told", **beside)
     return wrong
@@ -306,8 +304,8 @@ def _in(begin, code: str) -> list[str]:
     page.wait_for_selector(".models .model", state="attached")
     read(page, desk)
     wrong = look(page, f"card-{code}", seen=["#summarize"])
-    desk.summarize(Ask())
-    wait_until(lambda: not desk.busy)
+    desk.questions.summarize()
+    wait_until(lambda: not desk.state.busy)
     page.wait_for_selector("[data-region=turns] .answer .tools")
     wrong += look(page, f"talk-{code}", **folded_out(page, "panel"))
     page.click("#tab-reader")

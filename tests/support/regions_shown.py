@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 
 from app.desk.answer_job import Snapshot
-from app.desk.disk_usage import KeptReadings, Moving
-from app.desk.questions import Crowded
-from app.desk.reader import OpenBook
 from app.desk.search import Heard, Results
 from app.desk.shelf import Kept
-from app.desk.values import Notice, Opening, Passage
+from app.desk.values import BookSearch, ContextOverflow, KeptReadings, Moving, Notice, Opening, Passage
 from app.models.catalogue import Model
 from app.models.local_files import Choosing, Looking
 from app.models.progress import Fetching
@@ -22,7 +18,7 @@ from app.render.markdown import Citation
 from app.render.templating import render
 from app.store.history import Conversation
 from app.store.library import BookEntry
-from app.store.notebook import Bookmark, Notebook
+from app.store.notebook import Bookmark
 from app.store.preferences import Preferences
 from app.store.relocation import Move
 from app.store.turns import Turn
@@ -38,6 +34,7 @@ from app.web.streaming_text import LiveText
 from core.ask import Ask
 from core.config import Settings
 from core.documents.document import Document, Section
+from core.documents.finding import Finder
 from core.events import Loading, Piece, Prefill, Reading, Stats
 from core.model.store import discovery
 
@@ -128,15 +125,6 @@ PLOTTED = Stats(
 )
 
 
-def _read_in() -> OpenBook:
-    """The book with its attack looked for, marked and noted."""
-    library = SimpleNamespace(notebook=lambda _id: Notebook(0, (MARK,)), write_notebook=lambda *_: None)
-    made = OpenBook(library, whole=lambda: BOOK, until=lambda: None, changed=lambda: None)
-    made.open()
-    made.look_for(BAD, exact=True)
-    return made
-
-
 def every_region() -> list[str]:
     """The page's regions with the attack in every text that a book, a model, a file or the engine brings."""
     talks = [Conversation(BAD, BAD, BAD, 0.0)]
@@ -162,7 +150,7 @@ def every_region() -> list[str]:
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         regions.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
-        crowded_html(Crowded(Ask(BAD), 1, 2, ROOM, True)),
+        crowded_html(ContextOverflow(Ask(BAD), 1, 2, ROOM, True)),
         regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
         as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
@@ -178,7 +166,7 @@ def every_region() -> list[str]:
         regions.parts_html(WRITING.parts),
         regions.progress_html(LOADED),
         regions.progress_html(Snapshot("loading", loading=Loading(BAD))),
-        regions.spoken(None, OPENING),
+        regions.spoken("", OPENING),
         models.models_html(MODELS, current=BAD),
         models.models_html(MODELS, current="", fetching=True),
         models.models_html(MODELS, current=""),
@@ -193,11 +181,11 @@ def every_region() -> list[str]:
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, Passage(3, 4)),
-        found_html(BOOK, _read_in()),
+        found_html(BOOK, BookSearch(BAD, True, Finder(BOOK.text).find(BAD, exact=True))),
         tree_html(BOOK, {}, Passage(), words=[3], ticked=(1,), told=(1,)),
         tree_html(BOOK, {}, Passage(), words=[3], ticked=(), told=(1,)),
         told_html(BOOK, Passage(), {1: BAD}),
-        marks_html(BOOK, _read_in()),
+        marks_html(BOOK, (MARK,)),
     ]
 
 
@@ -205,4 +193,5 @@ def _settings() -> tuple[str, ...]:
     """The drawer, a value with the attack in each group and above them."""
     values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
     kept = KeptReadings(9, 10, ((BAD, 9),))
-    return settings_html(Preferences(replace(Settings(), **values)), [BAD], kept)
+    given = Preferences(replace(Settings(), **values))
+    return settings_html(given.settings, given.origins, [BAD], kept)

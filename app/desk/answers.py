@@ -1,0 +1,92 @@
+"""The one answer that is being made: written to the history while it grows, and shown in the state."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from app.desk.answer_job import Job
+from app.desk.chapters import Chapters
+from app.desk.retelling import retold
+from app.desk.store import Store
+from app.store.history import History
+from app.store.turns import Turn, going_on
+from core.ask import Ask, Exchange
+from core.events import Event
+
+if TYPE_CHECKING:
+    from app.engine.client import Runtime
+
+
+class Answers:
+    """Has questions answered, one at a time. `job`: the answer that was begun last."""
+
+    def __init__(self, store: Store, engine: Runtime, history: History, chapters: Chapters) -> None:
+        self._store, self._engine, self._history = store, engine, history
+        self._chapters, self._lock = chapters, threading.Lock()
+        self.job: Job | None = None
+
+    def begin(
+        self, ask: Ask, instead_of: Turn | None = None, *, left: Sequence[Exchange] = (), retell: bool = False
+    ) -> bool:
+        """Has the question answered; False while another answer is written. `instead_of`: the answer that
+        this one takes the place of. `left`: what goes no longer to the engine, of the questions before;
+        `retell`: but as a summary.
+        """
+        with self._lock:
+            if self._store.state.busy:
+                return False
+            job = self.job = self._prepared(ask, instead_of, left, retell)
+            self._store.update(
+                lambda now: replace(now, notice=now.undo_offer, answers=now.answers + 1),
+                conversation_id=ask.conversation_id,
+                answer=job.snapshot,
+            )
+        job.start()
+        return True
+
+    def stop(self) -> None:
+        """Ends the answer as soon as possible; what is there stays."""
+        if self.job and self.job.snapshot.running:
+            self.job.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for the answer's end."""
+        if self.job:
+            self.job.join(timeout_s)
+
+    def _prepared(self, ask: Ask, instead_of: Turn | None, left: Sequence[Exchange], retell: bool) -> Job:
+        """The question goes into the history, unless its answer stands there, and the answer's place."""
+        history, talk = self._history, ask.conversation_id
+        if not self._store.state.conversation_id:
+            history.create(ask.book_id, ask.until, talk)
+        pairs = going_on(history.turns(talk)[: -2 if instead_of else None], ask.until)
+        with history.together():  # a question without its answer would shift all that follow
+            number, since = instead_of.number - 1 if instead_of else history.ask(talk, ask), 0
+            if left:
+                since = pairs[-len(ask.history)][0].number if ask.history else number
+                history.leave_out(talk, number, since)
+            return Job(
+                self._retold(ask, left, number, since) if retell else self._engine.ask(ask),
+                history,
+                talk,
+                changed=self._show,
+                stop=self._engine.stop,
+                say=self._store.say,
+                instead_of=instead_of,
+                until=ask.until,
+                instructions=ask.instructions,
+                done=lambda finished: self._chapters.keep(ask, finished),
+                params=ask.params,
+            )
+
+    def _retold(self, ask: Ask, left: Sequence[Exchange], number: int, since: int) -> Iterator[Event]:
+        def keep(told: str) -> None:
+            self._history.leave_out(ask.conversation_id, number, since, told)
+
+        return retold(self._engine, ask, left, keep=keep)
+
+    def _show(self) -> None:
+        self._store.update(answer=self.job.snapshot)

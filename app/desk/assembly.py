@@ -1,0 +1,185 @@
+"""Puts the desk together: who is given what. Nothing in here is known to the services themselves."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.desk.action_table import of_answers, of_books, of_conversations, of_models, of_the_app
+from app.desk.actions import Action, Dispatcher
+from app.desk.answers import Answers
+from app.desk.book_cards import BookCards
+from app.desk.books import Books
+from app.desk.chapters import Chapters
+from app.desk.choices import Choices
+from app.desk.comparison import Comparison
+from app.desk.context_usage import ContextUsage
+from app.desk.conversations import Conversations
+from app.desk.data_folder import DataFolder
+from app.desk.disk_usage import DiskUsage
+from app.desk.engine_settings import EngineSettings
+from app.desk.exports import ConversationImport, Exports
+from app.desk.import_queue import ImportQueue, Readers
+from app.desk.models import ModelChoice
+from app.desk.other_books import OtherBooks
+from app.desk.questions import Questions
+from app.desk.reader import Reader
+from app.desk.requests import Requests
+from app.desk.search import ShelfSearch
+from app.desk.shelf import Shelf
+from app.desk.state import AppState
+from app.desk.store import Store
+from app.desk.trash import Trash
+from app.models.catalogue import Models
+from app.store.history import History
+from app.store.library import Library
+from app.store.preferences import Preferences
+from core.config import Settings
+from core.text.words import sentences
+
+if TYPE_CHECKING:
+    from app.engine.client import Runtime
+
+STOP_WAIT_S = 5.0
+SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
+
+
+class AppServices:
+    """All services, for those who show them and serve them. Beginning and end of the app are here, too."""
+
+    def __init__(
+        self,
+        engine: Runtime,
+        library: Library,
+        history: History,
+        *,
+        models: Models,
+        readers: Readers,
+        uploads: Path,
+        samples: tuple[Path, ...] = (),
+        preferences: Preferences | None = None,
+    ) -> None:
+        """`readers`: what reads files; `uploads`: where a browser's are; `samples`: the app's own books."""
+        self.engine, self.library, self.history, self.models = engine, library, history, models
+        self.preferences = preferences = preferences or Preferences(Settings())
+        self.store = store = Store()
+        for source in (engine, models, preferences):
+            source.watch(store.tell)
+        self._hurry = threading.Event()
+
+        self.reader = Reader(store, library)
+        self.books = books = Books(store, library, history, self.reader)
+        self.trash = Trash(store, library, history, engine=engine, books=books)
+        self.shelf = Shelf(store, library, engine=engine, books=books, trash=self.trash)
+        self.imports = ImportQueue(store, self.shelf, readers, uploads=uploads, samples=samples)
+        self.conversations = Conversations(store, history, books)
+        self.conversation_import = ConversationImport(store, library, history, books=books, uploads=uploads)
+
+        self.chapters = Chapters(store, library)
+        self.requests = Requests(store, library, preferences)
+        self.answers = Answers(store, engine, history, self.chapters)
+        self.questions = Questions(
+            store,
+            engine,
+            books,
+            requests=self.requests,
+            answers=self.answers,
+            refuses=OtherBooks(store, library).refuses,
+        )
+        self.comparison = Comparison(store, engine, history, books)
+        self.context_usage = ContextUsage(store, engine, books, self.requests)
+        self.cards = BookCards(engine, store.tell, counted=library.count_tokens)
+        self.search = ShelfSearch(store, library, history, self.chapters)
+        self.exports = Exports(store, history, books=books, reader=self.reader, chapters=self.chapters)
+
+        self.model_choice = ModelChoice(store, engine, models)
+        self.engine_settings = EngineSettings(store, engine, preferences, self.model_choice)
+        self.choices = Choices(store, preferences)
+        self.disk_usage = DiskUsage(store, library, preferences)
+        self.data_folder = DataFolder(store, engine, history)
+        self.actions = Dispatcher(store, self._table())
+        history.settle()
+        self.trash.settle()
+
+    def _table(self) -> dict[str, Action]:
+        """All actions of the page."""
+        books, reader, preferences = self.books, self.reader, self.preferences
+        return {
+            **of_books(
+                books,
+                reader,
+                self.imports,
+                search=self.search,
+                trash=self.trash,
+                chapters=self.chapters,
+                questions=self.questions,
+            ),
+            **of_answers(
+                self.questions,
+                self.comparison,
+                self.stop,
+                books=books,
+                reader=reader,
+                choices=self.choices,
+                preferences=preferences,
+            ),
+            **of_conversations(self.conversations, books, self.trash, self.conversation_import),
+            **of_models(self.models, self.model_choice),
+            **of_the_app(
+                self.store,
+                self.engine_settings,
+                self.choices,
+                preferences,
+                disk=self.disk_usage,
+                folder=self.data_folder,
+            ),
+        }
+
+    @property
+    def state(self) -> AppState:
+        """What lies on the desk now."""
+        return self.store.state
+
+    @property
+    def at_work(self) -> bool:
+        """Whether something is being read, answered or downloaded that a sleep would hold up."""
+        opening, fetching = self.state.opening, self.models.fetching
+        return (
+            self.engine.state in ("loading", "busy")
+            or (opening is not None and not opening.waiting)
+            or (fetching is not None and fetching.state == "running")
+        )
+
+    def resume(self) -> None:
+        """Puts the book that was opened last back on the desk, and says what is wrong with what was kept."""
+        self.books.resume()
+        if warnings := [one for one in (self.history.warning, self.preferences.warning) if one]:
+            self.store.say(sentences(*warnings))
+
+    def stop(self) -> None:
+        """Ends the answer or the reading of a file as soon as possible; what is there stays."""
+        self.imports.stop()
+        self.comparison.stop()
+        self.answers.stop()
+
+    def close(self) -> None:
+        """Stops everything, keeps what was read of books on disk, and ends the engine; nothing is left
+        running.
+
+        `hurry` may come meanwhile, from another thread.
+        """
+        self.stop()
+        self.answers.join(STOP_WAIT_S)
+        if not self._hurry.is_set():
+            self.engine.save(SAVE_WAIT_S)
+        self.models.close()
+        self.engine.close()
+        self.answers.join(STOP_WAIT_S)
+        self.trash.close()
+        self.history.close()
+
+    def hurry(self) -> None:
+        """Lets `close` wait no longer for what is being stored."""
+        self._hurry.set()
+        self.engine.stop()

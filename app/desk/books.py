@@ -1,0 +1,134 @@
+"""Which book and which conversation lie open, and how far the book may be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.desk.reader import Reader
+from app.desk.state import AppState
+from app.desk.store import Store
+from app.store.history import History
+from app.store.library import Library
+from app.store.turns import Turn
+from core.documents.document import Document
+from core.text.words import translated as _
+
+
+class Books:
+    """Opens books of the library and conversations of the history, one at a time."""
+
+    def __init__(self, store: Store, library: Library, history: History, reader: Reader) -> None:
+        self._store, self._library, self._history, self._reader = store, library, history, reader
+
+    @property
+    def current(self) -> Document | None:
+        """The open book."""
+        return self._library.find(self._store.state.book_id)
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The open conversation's turns, the one being written included."""
+        talk = self._store.state.conversation_id
+        return self._history.turns(talk) if talk else []
+
+    def resume(self) -> None:
+        """Puts the book that was opened last back on the desk."""
+        if entries := self._library.entries():
+            self.select(entries[0].id)
+
+    def select(self, book_id: str) -> None:
+        """Opens a book of the shelf with its newest conversation."""
+        if self._store.refuse_while_busy():
+            return
+        try:
+            self._library.touch(book_id)
+            book = self._library.get(book_id)
+        except KeyError:
+            words = _("The text of that book is gone or damaged. Drop its file again to read it.")
+            self._store.say(words)
+            return
+        talks = self._history.conversations(book_id)
+        until = _limit(book, talks[0].until) if talks else None
+        self._store.update(
+            _cleared,
+            book_id=book_id,
+            conversation_id=talks[0].id if talks else "",
+            until=until,
+            **self._reader.opened(book, until),
+        )
+
+    def put_away(self) -> None:
+        """Leaves the desk empty."""
+        closed = self._reader.opened(None, None)
+        self._store.update(book_id="", conversation_id="", answer=None, **closed)
+
+    def open_conversation(self, conversation_id: str, book_id: str = "") -> None:
+        """Goes to a conversation about the open book, or about another one."""
+        if book_id and book_id != self._store.state.book_id:
+            self.select(book_id)
+        state = self._store.state
+        if book_id not in ("", state.book_id) or book_id and conversation_id == state.conversation_id:
+            return
+        if self._store.refuse_while_busy():
+            return
+        for talk in self._history.conversations(state.book_id):
+            if talk.id == conversation_id:
+                self._lay(talk.id, talk.until)
+
+    def begin_conversation(self) -> None:
+        """Puts the conversation away and starts an empty one with the same limit; the book stays in the
+        engine's memory.
+        """
+        if not self._store.refuse_while_busy():
+            self._lay("", self._store.state.until)
+
+    def open_place(self, book_id: str, offset: int, length: int) -> None:
+        """Goes to a place in any book."""
+        if book_id != self._store.state.book_id:
+            self.select(book_id)
+        if book_id == self._store.state.book_id:
+            self._reader.show(offset, length)
+
+    def limit(self, chapter: int) -> None:
+        """Nothing behind `chapter` is read or shown in this conversation from now on; 0: all of the book
+        may be.
+        """
+        book = self.current
+        if self._store.refuse_while_busy() or book is None:
+            return
+        talk, until = self._store.state.conversation_id, _limit(book, chapter or None)
+        if talk:
+            self._history.limit(talk, until)
+        self._store.update(until=until, **self._reader.limited(until))
+
+    def choose_chapters(self, first: int | None = None, last: int | None = None) -> None:
+        """Which chapters a summary is to be about; 0: from the beginning, to the end; None: as it is."""
+        book = self.current
+        count = len(book.chapters) if book else 0
+
+        def chosen(now: AppState) -> AppState:
+            span = (now.chapters[0] if first is None else first, now.chapters[1] if last is None else last)
+            return replace(now, chapters=tuple(one if one <= count else 0 for one in span))
+
+        self._store.update(chosen)
+
+    def _lay(self, conversation_id: str, until: int | None) -> None:
+        """Puts a conversation about the open book on the desk, with its limit; "": an empty one."""
+        book = self.current
+        until = _limit(book, until) if book else None
+        self._store.update(
+            lambda now: replace(now, answer=None, notice=now.undo_offer),
+            conversation_id=conversation_id,
+            until=until,
+            **self._reader.limited(until),
+        )
+
+
+def _limit(book: Document, until: int | None) -> int | None:
+    """A limit as the book has it: read anew, it may have fewer chapters."""
+    return min(until, len(book.chapters)) or None if until else None
+
+
+def _cleared(state: AppState) -> AppState:
+    """Without what belongs to the book that lay open before."""
+    return replace(state, notice=state.undo_offer, answer=None, overflow=None, chapters=(0, 0), ticked=())

@@ -1,0 +1,42 @@
+"""Settings that are chosen on the page in another way than key by key, or not without a word."""
+
+from __future__ import annotations
+
+import json
+
+from app.desk.store import Store
+from app.store.allowed_folders import ticked
+from app.store.preferences import Preferences
+from core.text.words import translated as _
+
+
+class Choices:
+    """Changes the preferences. All of it raises UserError for what is not allowed."""
+
+    def __init__(self, store: Store, preferences: Preferences) -> None:
+        self._store, self._preferences = store, preferences
+
+    def set(self, key: str, value: str) -> None:
+        """Sets a key. One that lets text of books leave this computer says so when it is switched on."""
+        before = self._preferences.settings.mcp
+        self._preferences.choose(key, value)
+        if self._preferences.settings.mcp and not before:
+            words = _(
+                "Assistants on this computer may now ask about every book on the shelf. One that runs in the "
+                "cloud gets the passages and answers it asks for: they leave this computer. Settings, mcp, "
+                "ends it."
+            )
+            self._store.say(words, "info")
+
+    def summary(self, value: str) -> None:
+        """How long a summary is to be, or "own": in the book's own sentences, as long as before."""
+        wanted = "own" if value == "own" else "auto"
+        if wanted != self._preferences.settings.summaries:
+            self._preferences.choose("summaries", wanted)
+        if value != "own":
+            self._preferences.choose("summary_length", value)
+
+    def tick_folder(self, folder: str) -> None:
+        """Lets assistants open the books of a folder, or no longer."""
+        chosen = ticked(folder, self._preferences.settings.mcp_folders)
+        self._preferences.choose("mcp_folders", json.dumps(chosen))

@@ -1,0 +1,188 @@
+"""The regions of the page by name. Each is a function whose parameters name the values that it shows: fields
+of the state (app.desk.state) and values of app.web.values. It gets no others, and is drawn again when one of
+them has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from app.desk.answer_job import Snapshot
+from app.desk.shelf import Kept
+from app.desk.values import Comparing, Opening, Passage
+from app.models.catalogue import Model
+from app.models.local_files import Looking
+from app.models.progress import Fetching
+from app.store.history import Conversation
+from app.store.library import BookEntry
+from app.store.notebook import Notebook
+from app.store.turns import Turn
+from app.web import models as about_models
+from app.web import regions
+from app.web.answers import AnswerViews
+from app.web.chapters import told_html, tree_html
+from app.web.composer import crowded_html, instructions_html, meter_html
+from app.web.library import hits_html, library_html
+from app.web.reader import found_html, marks_html, reader_html
+from app.web.settings import settings_html
+from app.web.stats_panel import panel_html, plan_html
+from core.config import Settings
+from core.documents.document import Document
+from core.events import Loading, Stats
+
+ELSEWHERE = ("command line", "config.yaml")
+Region = Callable[..., str | tuple[str, ...]]
+
+
+def _header(engine_state: str, model_name: str, device: str, loading: Loading | None) -> str:
+    return regions.header_html(engine_state, model=model_name, device=device, loading=loading)
+
+
+def _library(
+    entries: list[BookEntry],
+    covered: frozenset[str],
+    kept_books: Mapping[str, Kept],
+    today: date,
+    book_id: str,
+    conversations: list[Conversation],
+    conversation_id: str,
+    samples: Sequence[Path],
+) -> str:
+    return library_html(
+        entries,
+        covered=covered,
+        kept=kept_books,
+        today=today,
+        current=book_id,
+        talks=conversations,
+        talk=conversation_id,
+        samples=tuple(sample.name for sample in samples),
+    )
+
+
+def _models(models: tuple[Model, ...], model_name: str, offline: bool, is_fetching: bool) -> str:
+    return about_models.models_html(models, model_name, offline, is_fetching)
+
+
+def _fetching(fetching: Fetching | None, looking: Looking | None) -> str:
+    return about_models.fetching_html(fetching) + about_models.looking_html(looking)
+
+
+def _stage(
+    known: Document | None,
+    card: dict[str, Any] | None,
+    covered: frozenset[str],
+    opening: Opening | None,
+    talking: bool,
+    settings: Settings,
+) -> str:
+    own_cover = known is not None and known.sha256 in covered
+    return regions.stage_html(
+        known, card, covered=own_cover, opening=opening, talking=talking, fit=settings.fit
+    )
+
+
+def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, str]) -> str:
+    fixed = origins["instructions"] in ELSEWHERE
+    return instructions_html(settings.instructions, notebook.instructions, fixed=fixed)
+
+
+def _ways(book: Document | None, settings: Settings, until: int | None, busy: bool) -> str:
+    return regions.ways_html(book, fit=settings.fit, until=until, busy=busy)
+
+
+def _choices(
+    known: Document | None, chapters: tuple[int, int], settings: Settings, origins: Mapping[str, str]
+) -> str:
+    length = "own" if settings.summaries == "own" else settings.summary_length
+    fixed = any(origins[key] in ELSEWHERE for key in ("summary_length", "summaries"))
+    return regions.choices_html(known, chapters, length, fixed=fixed)
+
+
+def _tree(
+    known: Document | None,
+    card: dict[str, Any] | None,
+    passage: Passage,
+    words: Sequence[int],
+    ticked: tuple[int, ...],
+    summaries: Mapping[int, str],
+) -> str:
+    return tree_html(known, card, passage, words=words, ticked=ticked, told=summaries)
+
+
+def _panel(
+    stats: Stats | None,
+    running: bool,
+    plan: dict[str, Any] | None,
+    comparable_turn: tuple[Turn | None, str],
+    comparing: Comparing | None,
+) -> str:
+    answer, why_not = comparable_turn
+    return panel_html(
+        stats,
+        live=running,
+        plan=plan,
+        compared=answer.extra.get("compared") if answer else None,
+        comparable=answer is not None,
+        why_not=why_not,
+        comparing=comparing.tokens if comparing else None,
+        left_s=comparing.left_s if comparing else None,
+    )
+
+
+REGIONS: Mapping[str, Region] = {
+    "header": _header,
+    "library": _library,
+    "hits": hits_html,
+    "models": _models,
+    "model-offer": about_models.model_offer_html,
+    "model-files": about_models.model_files_html,
+    "fetching": _fetching,
+    "preferences": settings_html,
+    "stage": _stage,
+    "meter": meter_html,
+    "instructions": _instructions,
+    "crowded": lambda shown_overflow: crowded_html(shown_overflow),
+    "ways": _ways,
+    "choices": _choices,
+    "suggestions": regions.suggestions_html,
+    "notice": lambda message, opening: regions.notice_html(message) + regions.offer_html(opening),
+    "moving": regions.moving_html,
+    "leaving": lambda asks_when_closed, was_left: regions.leaving_html(ask=asks_when_closed, now=was_left),
+    "locked": regions.locked_html,
+    "progress": lambda progress: regions.progress_html(progress),
+    "plan": lambda plan, model_name: plan_html(plan, model=model_name),
+    "reader": lambda known, passage: reader_html(known, passage),
+    "tree": _tree,
+    "told": lambda known, passage, summaries: told_html(known, passage, summaries),
+    "found": lambda known, book_search: found_html(known, book_search),
+    "marks": lambda known, bookmarks: marks_html(known, bookmarks),
+    "spoken": regions.spoken,
+    "panel": _panel,
+}
+
+
+def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
+    """The regions of the conversation. `views` keeps what it has rendered of it."""
+
+    def turns(
+        done_turns: list[Turn], book: Document | None, conversation_id: str, running: bool
+    ) -> tuple[str, ...]:
+        pairs = zip([None, *done_turns], done_turns, strict=False)
+        return tuple(
+            views.turn(turn, before, book, talk=conversation_id, last=turn is done_turns[-1] and not running)
+            for before, turn in pairs
+        )
+
+    def parts(answer: Snapshot | None, running: bool, book: Document | None, until: int | None) -> Any:
+        return views.parts(answer, book, until) if running else ()
+
+    def live(
+        answer: Snapshot | None, running: bool, visible: int, known: Document | None, asked: str, ready: bool
+    ) -> tuple[str, ...]:
+        return views.live(answer, visible, known, asked) if running else ()
+
+    return {"turns": turns, "parts": parts, "live": live}

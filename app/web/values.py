@@ -1,0 +1,123 @@
+"""What the regions of the page show, by name, beside the fields of the state (app.desk.state): values that
+the services have, read anew for every look, and values that are made of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from app.desk.answer_job import Snapshot
+from app.desk.assembly import AppServices
+from app.desk.comparison import comparable
+from app.desk.reader import as_known, shown_bookmarks
+from app.desk.shelf import kept_of_books
+from app.desk.values import Notice
+from app.store.turns import Turn
+from app.web.answers import question_of
+from app.web.chapters import section_words
+from core.events import Standing, Stats
+from core.wire import unpack_stats
+
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+
+
+def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
+    """What the services say now."""
+    engine, models, preferences = parts.engine, parts.models, parts.preferences
+    return {
+        "engine_state": lambda: engine.state,
+        "engine_error": lambda: engine.error,
+        "loading": lambda: engine.loading if engine.state == "loading" else None,
+        "plan": lambda: engine.plan,
+        "model_name": lambda: engine.model_name,
+        "stored": lambda: (engine.stored, engine.stored_as),
+        "models": lambda: models.list,
+        "offline": lambda: models.offline,
+        "fetching": lambda: models.fetching,
+        "is_fetching": lambda: models.is_busy,
+        "offer": lambda: models.offer,
+        "settings": lambda: preferences.settings,
+        "origins": lambda: preferences.origins,
+        "unapplied": lambda: parts.engine_settings.unapplied,
+        "history_version": lambda: parts.history.version,
+        "shelf_version": lambda: parts.library.shelf_version,
+        "summaries_version": lambda: parts.library.summaries_version,
+        "book": lambda: parts.books.current,
+        "card": lambda: parts.cards.of(book, parts.state.until) if (book := parts.books.current) else None,
+        "room": lambda: parts.context_usage.room((parts.history.version, preferences.settings)),
+        "visible": lambda: parts.answers.job.visible if parts.answers.job else 0,
+        "samples": lambda: parts.imports.samples,
+        "today": date.today,
+    }
+
+
+def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
+    """What is made of other values; the parameters name them."""
+    history, library = parts.history, parts.library
+    return {
+        # of the open book
+        "known": lambda book, until: as_known(book, until) if book else None,
+        "words": lambda known: section_words(known) if known else [],
+        "summaries": lambda known, summaries_version: parts.chapters.summaries(known) if known else {},
+        "bookmarks": lambda known, notebook: shown_bookmarks(known, notebook),
+        # of the conversation
+        "running": lambda answer: answer is not None and answer.running,
+        "progress": _progress,
+        "phase": lambda answer: answer.phase if answer else "",
+        "turns_version": lambda running, answers, history_version: (
+            ("of answer", answers) if running else history_version
+        ),
+        "turns": lambda conversation_id, turns_version: (
+            history.turns(conversation_id) if conversation_id else []
+        ),
+        "talking": lambda turns: bool(turns),
+        # an answer stands in the history a moment before it is on the desk
+        "done_turns": lambda turns, running: (
+            turns[:-1] if running else [turn for turn in turns if turn.state != "writing"]
+        ),
+        "asked": lambda turns, running: question_of(turns[-2]) if running and len(turns) > 1 else "",
+        "stats": lambda answer, done_turns: answer.stats if answer and answer.stats else _last(done_turns),
+        "comparable_turn": lambda done_turns, running: (None, "") if running else comparable(done_turns),
+        # of the shelf
+        "entries": lambda shelf_version: library.entries(),
+        "covered": lambda shelf_version: library.covered(),
+        "kept_books": lambda shelf_version, stored: kept_of_books(library, stored[1]),
+        "conversations": lambda book_id, history_version: history.conversations(book_id) if book_id else [],
+        "results": lambda shelf_search, shelf_version, summaries_version, book_id, until, bookmarks, said: (
+            parts.search.results(shelf_search)
+        ),
+        "said": lambda shelf_search, history_version: history_version if shelf_search else 0,
+        # of the app
+        "device": lambda plan: DEVICES.get((plan or {}).get("device", ""), ""),
+        "message": _message,
+        "asks_when_closed": lambda closable, settings, origins: (
+            closable
+            and settings.when_closed == "ask"
+            and origins["when_closed"] not in ("command line", "config.yaml")
+        ),
+    }
+
+
+def _progress(answer: Snapshot | None) -> Snapshot | None:
+    """An answer without its text: how far it is."""
+    if answer is None:
+        return None
+    standing = answer.standing and Standing(())
+    bare = {"pieces": (), "looked": (), "parts": (), "stats": None, "finished": None}
+    return replace(answer, standing=standing, **bare)
+
+
+def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Notice | None:
+    """What was said last, else why the engine failed."""
+    failed = Notice(engine_error) if engine_state == "failed" and engine_error else None
+    return notice or failed
+
+
+def _last(turns: list[Turn]) -> Stats | None:
+    """The figures of the newest answer that has some."""
+    stored = (turn.extra.get("stats") for turn in reversed(turns))
+    found = next(filter(None, stored), None)
+    return unpack_stats(found) if found else None

@@ -1,0 +1,52 @@
+"""One place replaces what lies on the desk."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from app.desk.state import AppState
+from app.desk.store import Store
+from app.desk.values import Comparing, Notice
+
+
+def test_a_state_is_replaced_and_the_one_before_stays_what_it_was():
+    store, seen = Store(), []
+    before = store.state
+    store.watch(lambda: seen.append(store.state))
+    after = store.update(lambda now: replace(now, ticked=(1,)), until=3)
+    assert (before, after) == (AppState(), AppState(ticked=(1,), until=3)) and seen == [after]
+    with pytest.raises(FrozenInstanceError):
+        after.until = 4
+
+
+def test_no_change_is_lost_between_threads():
+    store = Store()
+
+    def count() -> None:
+        for _ in range(500):
+            store.update(lambda now: replace(now, answers=now.answers + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert store.state.answers == 4000
+
+
+def test_whoever_watches_may_look_and_change():
+    """A watcher that waited for the lock would stand still for ever."""
+    store = Store()
+    store.watch(lambda: store.state.notice or store.say("Seen."))
+    store.update(until=1)
+    assert store.state.notice == Notice("Seen.")
+
+
+def test_what_must_not_be_done_now_is_refused_in_words():
+    store = Store()
+    assert not store.refuse_while_busy() and store.state.notice is None
+    store.update(comparing=Comparing())
+    assert store.refuse_while_busy() and "Stop it first" in store.state.notice.text
