@@ -14,6 +14,11 @@ from tests.support.page_looks import in_both_schemes
 
 pytestmark = pytest.mark.e2e
 FOLD = "details[data-fold={}]"
+MIDDLE = """(selector) => {
+  const one = document.querySelector(selector);
+  one.scrollIntoView({ block: "center" });
+  const box = one.getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2]; }"""
 
 
 def test_the_panel_is_folded_as_it_was_left(serve, open_page, drop, sample):
@@ -67,7 +72,8 @@ def drawn_anew(page) -> None:
 
 def press_across_a_drawing(page, selector: str) -> None:
     """Presses the mouse, and releases it when what was pressed has been drawn anew."""
-    page.hover(selector)
+    # hover() waits for a rest that a panel drawn so often never has on a busy machine
+    page.mouse.move(*page.evaluate(MIDDLE, selector))
     page.mouse.down()
     page.wait_for_function("shown => !shown.isConnected", arg=page.query_selector(selector))
     page.mouse.up()
