@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from core.config import MODES
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.events import Delta, Finished
+from core.stats import AnswerStats
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import BOOK, TEXT, TinyTokenizer, fed
 
@@ -81,3 +83,14 @@ def test_at_temperature_0_a_summary_is_told_alike_by_every_mode():
         assert events[-1].stats.mode == mode and events[-1].stats.new_tokens > 24
         told[mode] = "".join(told[mode])
     assert told["triforce"] == told["autoregressive"] != ""
+
+
+def test_what_the_events_bring_adds_up_to_the_figures_of_the_end():
+    """Who shows an answer counts for himself: a round that came twice would be seen nowhere else."""
+    made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
+    session = Session(made, TinyTokenizer(), ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"))
+    figures = AnswerStats()
+    for event in session.ask(Ask("Who?", BOOK, "c", params={"max_new_tokens": 24, "temperature": 0.8})):
+        figures.take(event)
+    counted, end = figures.stats(), event.stats
+    assert end.rounds > 3 and counted == replace(end, peak_memory_bytes=counted.peak_memory_bytes)
