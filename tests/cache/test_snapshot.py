@@ -207,7 +207,7 @@ KILLED = """
 import os, signal, sys
 sys.path.insert(0, {repo!r})
 from pathlib import Path
-from tests.cache import test_snapshot as t
+from tests.support import snapshots as t
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -277,7 +277,7 @@ BESIDE = """
 import sys
 sys.path.insert(0, {repo!r})
 from pathlib import Path
-from tests.cache import snapshots as t
+from tests.support import snapshots as t
 snapshots, source = t.store(Path({root!r})), t.filled()
 for number in range(12):
     snapshots.save("book", t.ids()[:1500], source)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.desk.questions import RETOLD_TOKENS, TRANSCRIPT, too_many
+from app.desk.questions import too_many
+from app.desk.retelling import RETOLD_TOKENS, TRANSCRIPT
 from app.store.turns import retelling
 from core.ask import Ask, Exchange
 from core.assembly.engines import build_engine
