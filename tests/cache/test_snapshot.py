@@ -229,7 +229,7 @@ def save(at):
     os.replace = replace
     t.store(Path({root!r}) / str(at)).save("book", t.ids(), Dying(t.filled(), at))
 
-for at, _ in t.KILLS:
+for at, _ in {kills!r}:
     child = os.fork()
     if not child:
         save(at)
@@ -242,7 +242,7 @@ for at, _ in t.KILLS:
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What each killed process left, in a folder by its number."""
     root = tmp_path_factory.mktemp("killed")
-    script = KILLED.format(repo=str(REPO), root=str(root))
+    script = KILLED.format(kills=KILLS, repo=str(REPO), root=str(root))
     subprocess.run([sys.executable, "-c", script], timeout=120, check=True)
     return root
 
