@@ -50,8 +50,8 @@ class Reader:
         book = self._known()
         if book and 0 <= offset < max(1, len(book.text)):
             length = max(0, min(length, len(book.text) - offset))
+            self._store.update(passage=Passage(offset, length))  # also where it cannot be kept
             self.stand(offset)
-            self._store.update(passage=Passage(offset, length))
 
     def stand(self, offset: int) -> None:
         """The person reads on from here; nothing is shown anew."""

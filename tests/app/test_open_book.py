@@ -64,6 +64,18 @@ def test_chapters_turn_and_stop_at_the_ends(desk, story):
         )
 
 
+def test_a_chapter_turns_also_where_the_place_cannot_be_kept(desk, story, monkeypatch):
+    """A drive that is gone must not hold the book closed."""
+
+    def gone(*_given):
+        raise OSError("the drive is gone")
+
+    monkeypatch.setattr(desk.library, "write_notebook", gone)
+    with pytest.raises(OSError):
+        act(desk, act="turn", value="on")
+    assert desk.state.passage.offset == story.sections[1].start
+
+
 def test_what_is_found_is_shown_by_chapters_with_its_page_and_opens_there(desk, story):
     act(desk, act="find", text="silver  KEY under")
     start = story.text.index("silver")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.events import Acceptance
+from core.events import Acceptance, Delta, Finished
 from tests.support.accessibility import problems
 from tests.support.browsing import ask, shot
 from tests.support.fake_runtime import ANSWER, FakeRuntime
@@ -102,12 +102,15 @@ def test_an_answer_is_compared_with_plain_decoding(serve, open_page, drop, sampl
 class Undrafted(FakeRuntime):
     """Writes each answer by the full model alone, though the mode would let drafts be made."""
 
-    def _rounds(self, text, stats):
-        for event in super()._rounds(text, stats):
-            none = {"acceptance_draft": Acceptance(), "acceptance_retrieval": Acceptance()}
-            yield replace(
-                event, stats=replace(event.stats, **none, acceptance_series=(0.0,) * event.stats.rounds)
-            )
+    def _rounds(self, text, started):
+        none = {"acceptance_draft": Acceptance(), "acceptance_retrieval": Acceptance()}
+        for event in super()._rounds(text, started):
+            if isinstance(event, Delta):
+                event = replace(event, rounds=tuple(replace(one, **none) for one in event.rounds))
+            elif isinstance(event, Finished):
+                series = (0.0,) * event.stats.rounds
+                event = replace(event, stats=replace(event.stats, **none, acceptance_series=series))
+            yield event
 
 
 def test_an_answer_without_drafts_says_so_at_its_end(serve, open_page, drop, sample):
