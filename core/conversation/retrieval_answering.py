@@ -288,9 +288,10 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
 
 
 def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:
-    """The answer with the sentences it rests on."""
+    """The answer with the sentences it rests on; where they lack its words, they are called the nearest."""
     quoted = quotation(book, best.support.place)
-    return (*stripped(best.answer.pieces), Piece("\n\n", ""), *quoted)
+    nearest = () if best.support.shown else (Piece(_("Nearest passages:"), ""), Piece("\n\n", ""))
+    return (*stripped(best.answer.pieces), Piece("\n\n", ""), *nearest, *quoted)
 
 
 def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[Piece, ...]:

@@ -24,6 +24,7 @@ from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
 from core.documents.word_count import count_words
 from core.events import Looked
+from core.evidence.answer_kinds import fits, own_words, repeats, somebodies
 from core.evidence.attention_evidence import LOOKED, Places, combined
 from core.evidence.passages import Passage, passages, sentences
 from core.text.ranking import NAME, Ranking, terms
@@ -36,6 +37,8 @@ _JUDGED = 1024  # sentences whose marks are kept
 _WINDOW = 3  # sentences
 _QUOTED_WORDS = 5  # fewer stand in a book by chance
 _FEW_WORDS = 3  # content words: fewer agree with anything
+_FRAGMENT_WORDS = 8  # of an answer that may be no sentence: it is one with its question
+_ASKED_NEAR = 0.2  # of the question's words, by weight, near a quotation that answers it
 _LEAST_OWN = 0.1
 _NEAR = 8  # passages, about a chapter: as far on either side a name counts as near
 _LETTER = re.compile(r"[^\W\d_]")
@@ -76,7 +79,8 @@ class Mark:
 class Support:
     """What one passage holds of an answer. `own`: the share of the answer's content words, weighted by how
     rare they are; `score`: of question and answer together, as in a mark; `place`: the sentences that hold
-    the most, (start, end) in the book's text.
+    the most, (start, end) in the book's text; `shown`: all words that the answer adds to the question are
+    among those.
 
     `bears_out`: the passage knows every name and number of the answer, denies nothing of it (unless the
     question denies, too), and holds a tenth of its words; of one or two words ("sad", "the Eloi") the last is
@@ -89,12 +93,14 @@ class Support:
     score: float
     own: float
     bears_out: bool
+    shown: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What one passage holds of a sentence. `closest`: the sentence of it that holds the most. `looked`: the
-    passage's share of what was looked at.
+    """What one passage holds of a sentence. `closest`: the sentence of it that holds the most; `near`: the
+    words that the three sentences hold, and `near_score` their share. `looked`: the passage's share of what
+    was looked at.
     """
 
     score: float
@@ -102,6 +108,8 @@ class _Held:
     passage: Passage
     place: tuple[int, int]
     closest: str
+    near: frozenset[str]
+    near_score: float
 
 
 class Evidence:
@@ -122,6 +130,10 @@ class Evidence:
         # would keep book and passages in memory when another book is opened, until cycles are looked for
         judge = WeakMethod(self._judge)
         self._judged = lru_cache(maxsize=_JUDGED)(lambda *asked: judge()(*asked))
+
+    @cached_property
+    def _somebodies(self) -> frozenset[str]:
+        return somebodies(self._text)
 
     @cached_property
     def quotes(self) -> QuoteIndex:
@@ -163,28 +175,35 @@ class Evidence:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""
         words, known = terms(answer), set(terms(self._text[passage.start : passage.end]))
         weights = {word: self._ranking.weight(word) for word in terms(f"{question} {answer}")}
-        held = self._held(passage, weights)
+        held = self._held(passage, weights, own=own_words(answer, question))
         weight = sum(weights[word] for word in set(words))
         own = sum(weights[word] for word in known.intersection(words)) / weight if words else 0.0
         enough = own >= _LEAST_OWN or len(set(words)) < _FEW_WORDS
         # "What did he vow not to do?" "Cut his hair.": the denial stands in the question
         keeps = self._knows if _DENIES.search(question) else self._consistent
-        return Support(passage, held.place, held.score, own, enough and keeps(answer, held))
+        shown = held.near.issuperset(own_words(answer, question))
+        return Support(passage, held.place, held.score, own, enough and keeps(answer, held), shown)
 
     def marks(self, answer: str, question: str = "", looked: Sequence[Looked] = ()) -> tuple[Mark, ...]:
         """One mark for each sentence of an answer, in order; none for lines that quote the book or lead to a
         quotation, nor for saying that the book does not say.
 
-        A sentence of few content words, "The Eloi.", is held against the book together with `question`.
+        An answer of one sentence must be one to `question`: with words of its own, and of the kind that is
+        asked for. A short one, "The Eloi.", is held against the book together with it.
         """
         apart = [match.span() for match in _APART.finditer(answer)]
         if answer.startswith(UNSAID):
             apart.append((0, len(UNSAID)))
         places = {one.sentence: one.places for one in looked}
-        return tuple(
-            replace(self._judged(answer[start:end], question, places.get(at, ())), start=start, end=end)
+        spans = [
+            (at, start, end)
             for at, (start, end) in enumerate(sentences(answer, 0, len(answer)))
             if not any(left <= start < right for left, right in apart)
+        ]
+        asked = question if len(spans) == 1 else ""  # of several sentences none alone is the answer
+        return tuple(
+            replace(self._judged(answer[start:end], asked, places.get(at, ())), start=start, end=end)
+            for at, start, end in spans
         )
 
     def marks_within(self, told: str, within: tuple[int, int], *, agrees: float = AGREES) -> tuple[Mark, ...]:
@@ -221,28 +240,65 @@ class Evidence:
 
     def _judge(self, sentence: str, question: str, places: Places) -> Mark:
         place = self.quotes.find(sentence) if count_words(sentence) >= _QUOTED_WORDS else None
-        if place is not None:
-            return Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
+        if place is not None and (not question or self._about(question, place)):
+            mark = Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
+        else:
+            mark = self._held_against_nearest(sentence, question, places)
+        if mark.place is not None and question and not self._answers(sentence, question):
+            return replace(mark, state="nothing", place=None, nearest=self._around(mark.place))
+        return mark
+
+    def _answers(self, said: str, question: str) -> bool:
+        """Whether this may be an answer: it has words of its own, and is of the kind that was asked for."""
+        return not repeats(said, question) and fits(said, question, self._somebodies, self.is_name)
+
+    def _around(self, place: tuple[int, int]) -> Passage:
+        return self.passages[bisect_right(self._starts, place[0]) - 1]
+
+    def _about(self, question: str, place: tuple[int, int]) -> bool:
+        """Whether what the question asks about stands near a quotation."""
+        held = self._held(self._around(place), self._weights("", question))
+        return held.score >= _ASKED_NEAR
+
+    def _weights(self, said: str, question: str = "") -> dict[str, float]:
+        """Of the content words of both. A word of the question alone that the book has not weighs no more
+        than those that it has: a question may use its own.
+        """
+        weights = {word: self._ranking.weight(word) for word in terms(f"{question} {said}")}
+        most = max((weights[word] for word in weights if self._ranking.has(word)), default=0.0)
+        own = set(terms(said))
+        return {word: weight if word in own else min(weight, most) for word, weight in weights.items()}
+
+    def _held_against_nearest(self, sentence: str, question: str, places: Places) -> Mark:
         words = terms(sentence)
-        said = sentence if len(words) >= _FEW_WORDS else f"{question} {sentence}"
-        weights = {word: self._ranking.weight(word) for word in terms(said)}
+        fragment = bool(question) and count_words(sentence) <= _FRAGMENT_WORDS
+        said = f"{question} {sentence}" if fragment else sentence
+        weights = self._weights(sentence, question if fragment else "")
         if not words or len(weights) < _FEW_WORDS:
             return self._nearest(sentence, {}, (), places)
-        return self._nearest(sentence, weights, self._ranking.nearest(said, _CANDIDATES), places)
+        own = own_words(sentence, question) if fragment else frozenset()
+        return self._nearest(sentence, weights, self._ranking.nearest(said, _CANDIDATES), places, own)
 
     def _nearest(
-        self, sentence: str, weights: Mapping[str, float], by_words: Sequence[int], places: Places
+        self,
+        sentence: str,
+        weights: Mapping[str, float],
+        by_words: Sequence[int],
+        places: Places,
+        own: Collection[str] = (),
     ) -> Mark:
-        """The mark by the passages nearest by words, and the one that was looked at most."""
+        """The mark by the passages nearest by words, and the one that was looked at most; where `own` words
+        are given, all of them and half of the rest must stand within three sentences of one.
+        """
         shares = self._shares(places)
         most = max(shares, key=shares.__getitem__, default=None)
         numbers = dict.fromkeys([*by_words, *([] if most is None else [most])])
-        held = [self._held(self.passages[one], weights, shares.get(one, 0.0)) for one in numbers]
+        held = [self._held(self.passages[one], weights, shares.get(one, 0.0), own) for one in numbers]
         if not held:
             return Mark(0, 0)
         first = max(held, key=lambda one: one.score)
         nearest = max(held, key=lambda one: one.score + LOOKED * one.looked)
-        agreeing = [one for one in (nearest, first) if self._agrees(sentence, one)]
+        agreeing = [one for one in (nearest, first) if self._agrees(sentence, one, own)]
         best = agreeing[0] if agreeing else nearest
         reasons = {
             "words": best is first and best.score > 0,
@@ -258,11 +314,16 @@ class Evidence:
             tuple(name for name, holds in reasons.items() if holds),
         )
 
-    def _agrees(self, sentence: str, held: _Held) -> bool:
-        return held.score >= AGREES and self._consistent(sentence, held)
+    def _agrees(self, sentence: str, held: _Held, own: Collection[str]) -> bool:
+        score = held.near_score if own else held.score
+        return score >= AGREES and held.near.issuperset(own) and self._consistent(sentence, held)
 
-    def _held(self, passage: Passage, weights: Mapping[str, float], looked: float = 0.0) -> _Held:
-        """How much of a sentence's words the passage holds, and where."""
+    def _held(
+        self, passage: Passage, weights: Mapping[str, float], looked: float = 0.0, own: Collection[str] = ()
+    ) -> _Held:
+        """How much of a sentence's words the passage holds, and where: where all of its `own` ones stand, if
+        there is such a place.
+        """
         total = sum(weights.values()) or 1.0
         spans = sentences(self._text, passage.start, passage.end)
         found = [weights.keys() & set(terms(self._text[start:end])) for start, end in spans]
@@ -270,8 +331,15 @@ class Evidence:
         def share(first: int, last: int) -> float:
             return sum(weights[word] for word in set().union(*found[first:last])) / total
 
-        windows = [(share(first, first + _WINDOW), -first) for first in range(len(spans))]
-        near, first = max(windows)
+        windows = [
+            (
+                set().union(*found[first : first + _WINDOW]).issuperset(own),
+                share(first, first + _WINDOW),
+                -first,
+            )
+            for first in range(len(spans))
+        ]
+        _all, near, first = max(windows)
         inside = [at for at in range(-first, min(_WINDOW - first, len(spans))) if found[at]] or [-first]
         closest = max(inside, key=lambda at: share(at, at + 1))
         shown = [at for at in inside if not self._is_heading(*spans[at])] or inside
@@ -281,6 +349,8 @@ class Evidence:
             passage=passage,
             place=(spans[shown[0]][0], spans[shown[-1]][1]),
             closest=self._text[slice(*spans[closest])],
+            near=frozenset().union(*found[-first : _WINDOW - first]),
+            near_score=near,
         )
 
     def _is_heading(self, start: int, end: int) -> bool:

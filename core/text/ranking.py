@@ -98,6 +98,10 @@ class Ranking:
         mean = sum(lengths) / len(lengths) if any(lengths) else 1.0
         self._drag = [_K1 * (1 - _B + _B * length / mean) for length in lengths]
 
+    def has(self, term: str) -> bool:
+        """Whether a text has this term."""
+        return term in self._postings
+
     def weight(self, term: str) -> float:
         """How rare a term is among the texts (BM25's idf): above 0, largest for one that no text has."""
         n, holding = len(self._drag), len(self._postings.get(term, ()))

@@ -357,3 +357,14 @@ def test_a_summary_is_read_as_if_nothing_had_been_chosen():
         done = finished(ask(session, told(), None, fit=fit))
         assert done.plan["reading"]["mode"] == "sections"
         assert len(engine.prompts) > 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "nearest"), [("Under the third plank of the jetty.", False), ("With great sadness.", True)]
+)
+def test_a_quotation_without_the_answers_words_is_called_the_nearest_passage(answer: str, nearest: bool):
+    """Below an answer whose words it has not it looked like the proof."""
+    session, _ = make(reader({"third plank": answer}))
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.startswith(answer) and "\n> " in done.text
+    assert ("Nearest passages:" in done.text) is nearest

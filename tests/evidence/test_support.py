@@ -296,3 +296,61 @@ def test_a_book_that_was_put_away_is_let_go_of_at_once():
         assert left() is None
     finally:
         gc.enable()
+
+
+def novel() -> Evidence:
+    """Two scenes of a crime, each on a page of its own."""
+    filler = " ".join(f"The clerk copied deed number {at} in a dusty office." for at in range(30))
+    scenes = (
+        "The maid sat at her window and saw the murder in the lane. The moon shone. The maid said: 'It was "
+        "Mr. Hyde.' He was called away.",
+        "The lawyer found much money in the desk. A hundred pounds lay there. The lawyer, who is old, sat.",
+        "Lanyon died of a shock. The night after the funeral Utterson opened the letter of Lanyon.",
+    )
+    text = "\n\n".join(f"{scene}\n\n{filler}" for scene in scenes)
+    return Evidence(Document("Crime", "", "txt", text, (Section("One", 0, len(text)),)))
+
+
+@pytest.mark.parametrize(
+    ("question", "wrong", "right"),
+    [
+        ("Who saw the murder in the lane?", "The moon.", "The maid."),
+        ("How much money did the lawyer find in the desk?", "The lawyer.", "A hundred pounds."),
+        ("Why did Lanyon die?", "The night after the funeral.", "Lanyon died of a shock."),
+        ("What did the maid see in the lane?", "Mr. Hyde.", "The murder in the lane."),
+        ("When was the letter of Lanyon opened?", "Utterson.", "The night after the funeral."),
+        ("Where was the money of the lawyer?", "The lawyer.", "In the desk."),
+        ("Who opened the letter of Lanyon after the funeral?", "Mr. Lanyon.", "Utterson."),
+    ],
+)
+def test_an_answer_of_another_kind_or_in_the_questions_words_has_no_mark(question, wrong, right):
+    """Every one of the wrong ones stands near what is asked about, so words alone would bear it out."""
+    book = novel()
+    (mark,) = book.marks(wrong, question)
+    assert (mark.state, mark.place) == ("nothing", None)
+    (mark,) = book.marks(right, question)
+    assert mark.state in ("agrees", "quoted")
+
+
+def test_own_words_of_a_short_answer_stand_near_what_is_asked():
+    """The question's own words bring nearly half of what is needed."""
+    book = novel()
+    (mark,) = book.marks("Dusty deed 12.", "What lay in the desk of the lawyer with much money?")
+    assert mark.state == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How many fingers did he lose in the mill?", "Two fingers."),
+        ("Who visited grandmother yesterday afternoon?", "Greta."),
+    ],
+)
+def test_a_short_text_marks_what_it_says(question, said):
+    """A question has words that a pasted note has not; they weighed more than all that the note has."""
+    text = (
+        "He lost two fingers in the mill. Greta came to see grandmother in the afternoon. She brought cake."
+    )
+    evidence = Evidence(Document("Note", "", "txt", text, (Section("", 0, len(text)),)))
+    (mark,) = evidence.marks(said, question)
+    assert mark.state == "agrees"
