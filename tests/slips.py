@@ -51,6 +51,7 @@ _TALK = (
     "tests/conversation/test_session.py",
 )
 
+_FAMILIES = ("tests/model/test_llama.py", "tests/model/test_families.py")
 _SAID = ("tests/text/test_messages.py",)
 _SHOWN = ("tests/app/test_shown_words.py",)
 
@@ -166,6 +167,15 @@ SLIPS = (
     Slip(
         "core/model/rope.py", "torch.cat((-sin, sin)", "torch.cat((sin, -sin)", ("tests/model/test_llama.py",)
     ),
+    Slip("core/model/llama.py", "if layer.kind.rotated:", "if True:", _FAMILIES),
+    Slip("core/model/llama.py", "if layer.kind.scaled:", "if False:", _FAMILIES),
+    Slip(
+        "core/model/rope.py",
+        "1 + beta * torch.log(1 + periods",
+        "1 + beta * torch.log(2 + periods",
+        _FAMILIES,
+    ),
+    Slip("core/model/families.py", "(layer + 1) % every", "layer % every", _FAMILIES),
     Slip(
         "core/model/gguf/dequantize.py",
         "(rest & 15) | ((d >> 2) & 48)",

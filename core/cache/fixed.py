@@ -11,15 +11,15 @@ import torch
 from core.backend.base import Backend, Sums
 from core.cache.base import InPlace, KVStore
 
-Rotate = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Rotate = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class FixedRows:
     """`n` rows to come. In a pass it stands for the cache; before each the owner says where they go
     (`place`).
 
-    `rotate(x [n, heads, head_dim], positions [n])`, for caches that rotate on read, is applied to every row
-    of the store by its slot.
+    `rotate(layer, x [n, heads, head_dim], positions [n])`, for caches that rotate on read, is applied to
+    every row of the store by its slot.
     """
 
     def __init__(self, store: KVStore, backend: Backend, n: int, rotate: Rotate | None = None) -> None:
@@ -53,7 +53,7 @@ class FixedRows:
         keys.index_copy_(1, self._slots, k.transpose(0, 1).to(keys.dtype))
         values.index_copy_(1, self._slots, v.transpose(0, 1).to(values.dtype))
         if self._rotate is not None:
-            keys = self._rotate(keys.transpose(0, 1), self._all_slots).transpose(0, 1)
+            keys = self._rotate(layer, keys.transpose(0, 1), self._all_slots).transpose(0, 1)
         return self._backend.attend_slots(q, keys, values, slots=self._slots)
 
     def in_place(self) -> InPlace | None:

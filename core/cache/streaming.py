@@ -19,9 +19,9 @@ from core.cache.fixed import FixedRows, Rotate
 class StreamingKVCache:
     """At most `sinks + window` committed rows are kept, and up to `slack` uncommitted ones follow them.
 
-    `rotate(x [n, heads, head_dim], positions [n])` applies the model's rotary embedding. `length` counts
-    tokens of the conversation, of which the kept ones are tokens [0, sinks) and the newest. `store`: memory
-    of an earlier cache of the same sizes.
+    `rotate(layer, x [n, heads, head_dim], positions [n])` applies the model's rotary embedding. `length`
+    counts tokens of the conversation, of which the kept ones are tokens [0, sinks) and the newest. `store`:
+    memory of an earlier cache of the same sizes.
     """
 
     rotates_on_read = True
@@ -74,7 +74,7 @@ class StreamingKVCache:
         slots = torch.arange(end, device=self.backend.device)
         # [1, kv_heads, capacity, head_dim]
         rotated = keys.clone()
-        rotated[0, :, :end] = self._rotate(keys[0, :, :end].transpose(0, 1), slots).transpose(0, 1)
+        rotated[0, :, :end] = self._rotate(layer, keys[0, :, :end].transpose(0, 1), slots).transpose(0, 1)
         return self.backend.attend(q, rotated, values, length=end, causal=True)
 
     def in_place(self) -> InPlace | None:

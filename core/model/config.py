@@ -12,7 +12,8 @@ from typing import Any
 
 from core.cache.base import KVShape
 from core.errors import UserError
-from core.model.shapes import Sizes, require_family, sizes_in
+from core.model.families import FAMILIES, LayerKind, LayerKinds, layer_kinds, require_family, text_config
+from core.model.shapes import Sizes, sizes_in
 from core.text.words import translated as _
 
 _STATED = {
@@ -42,12 +43,18 @@ class ModelConfig(Sizes):
     tied: bool
     max_position: int
     eos_ids: frozenset[int]
+    kinds: LayerKinds
     source: Mapping[str, Any]
 
     @property
     def identity(self) -> str:
         """What texts written by the model are kept under: its name, and of a GGUF its content."""
         return f"{self.name} {self.source.get('content', '')}".strip()
+
+    @property
+    def alike(self) -> bool:
+        """Every layer rotates all that it computes and scales nothing."""
+        return set(self.kinds) == {LayerKind()}
 
     @property
     def kv_shape(self) -> KVShape:
@@ -83,6 +90,7 @@ def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | 
         tied=bool(source["tie_word_embeddings"]),
         max_position=source["max_position_embeddings"],
         eos_ids=frozenset(eos_ids),
+        kinds=layer_kinds(source, name),
         source=source,
     )
 
@@ -104,9 +112,12 @@ def _stated(folder: Path) -> dict[str, Any] | None:
 
 
 def _completed(folder: Path) -> dict[str, Any]:
+    given = text_config(_json(folder / "config.json"))
+    require_family(str(given.get("model_type", "")), folder.name)
+    layer_kinds(given, folder.name)  # before transformers says it in its own words
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(folder).to_dict()
+    return dict(text_config(AutoConfig.from_pretrained(folder).to_dict()))
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -121,13 +132,20 @@ def _check_supported(source: Mapping[str, Any], name: str) -> None:
     family = source["model_type"]
     require_family(family, name)
     window = source.get("sliding_window")
-    slides = window and source.get("use_sliding_window", family == "mistral")
+    slides = window and source.get("use_sliding_window", FAMILIES[family].slides)
     if slides and window < source["max_position_embeddings"]:
         said = _(
             "{model} attends over a sliding window of {tokens} tokens, which reading whole books rules "
             "out. Choose a model with full attention (Mistral v0.2 or later has it)."
         )
         raise UserError(said.format(model=name, tokens=f"{window:,}"))
+    stored = source.get("quantization_config")
+    if stored:
+        said = _(
+            "{model} keeps its weights as {kind}, which does not run here. Choose its checkpoint of 16 bits "
+            "or a GGUF of it."
+        )
+        raise UserError(said.format(model=name, kind=stored.get("quant_method", _("unknown"))))
     activation = source.get("hidden_act", "silu")
     if activation != "silu":
         said = _(

@@ -15,7 +15,8 @@ from core.backend.base import Backend, Linear, Rows
 from core.backend.shared.transfer import to_device
 from core.cache.base import Fixed, KVCache, Observer, TargetKVCache
 from core.model.config import ModelConfig
-from core.model.rope import Rope, apply
+from core.model.families import LayerKind
+from core.model.rope import Rope, Rotation, apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Layer:
     mlp_norm: torch.Tensor
     q_norm: torch.Tensor | None = None  # [head_dim], Qwen3
     k_norm: torch.Tensor | None = None
+    kind: LayerKind = LayerKind()
 
 
 class LlamaModel:
@@ -50,7 +52,8 @@ class LlamaModel:
         self.embedding = embedding  # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
         sizes = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
-        self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps)
+        # the compiled pass through all layers has one rotation for all of them
+        self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps) if config.alike else None
 
     @property
     def drafting(self) -> LlamaModel:
@@ -84,23 +87,22 @@ class LlamaModel:
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
         x = self._embed(ids)  # [n, hidden]
-        cos, sin = self.rope.at(cache.positions(len(ids)))
-        found = self._at_once(x, cos, sin, cache)
+        rotation = self.rope.at(cache.positions(len(ids)))
+        found = self._at_once(x, rotation, cache)
         if found is None:
             for index, layer in enumerate(self._layers):
-                self._layer(index, layer, x, cos, sin, cache, offset=0)
+                self._layer(index, layer, x, rotation, cache, offset=0)
             found = self._rms(x, self._norm)
         cache.advance(len(ids))
         return self._head(found).float()
 
-    def _at_once(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache | Fixed
-    ) -> torch.Tensor | None:
+    def _at_once(self, x: torch.Tensor, rotation: Rotation, cache: KVCache | Fixed) -> torch.Tensor | None:
         """What the head takes, [n, hidden], where backend and cache let all layers be one call."""
         place = cache.in_place() if self._in_one is not None else None
         if place is None:
             return None
-        found = self._in_one(x, cos, sin, place.store.k, place.store.v, place.start, place.sums)
+        store, cos, sin = place.store, rotation.cos, rotation.sin
+        found = self._in_one(x, cos, sin, store.k, store.v, place.start, place.sums)
         if found is None:
             return None
         cache.passed(found[1].to(self.backend.dtype), place.sums)
@@ -137,7 +139,7 @@ class LlamaModel:
         self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: Observer | None
     ) -> Iterator[int]:
         x = self._embed(ids)
-        cos, sin = self.rope.at(cache.positions(len(ids)))
+        rotation = self.rope.at(cache.positions(len(ids)))
         cache.begin_segment()
         chunks = [slice(start, start + chunk_tokens) for start in range(0, len(ids), chunk_tokens)]
         for index, layer in enumerate(self._layers):
@@ -145,7 +147,7 @@ class LlamaModel:
             for chunk in chunks:
                 # the tap scores by itself: no sums, as an observer of short passes may have asked for
                 cache.observer, cache.observed_chunk = tap if chunk is chunks[-1] else None, None
-                feed(index, layer, x[chunk], cos[chunk], sin[chunk], cache, offset=chunk.start)
+                feed(index, layer, x[chunk], rotation.of(chunk), cache, offset=chunk.start)
             cache.observer = None
             if index in cache.swept_layers:
                 for chunk in chunks:
@@ -157,14 +159,13 @@ class LlamaModel:
         index: int,
         layer: Layer,
         x: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        rotation: Rotation,
         cache: TargetKVCache,
         *,
         offset: int,
     ) -> None:
         """The first half of a layer whose attention waits for all chunks."""
-        cache.attend_later(index, *self._heads(layer, x, cos, sin, cache), offset=offset)
+        cache.attend_later(index, *self._heads(layer, x, rotation, cache), offset=offset)
 
     def _take(self, index: int, layer: Layer, x: torch.Tensor, cache: TargetKVCache, *, offset: int) -> None:
         """The second half."""
@@ -176,8 +177,7 @@ class LlamaModel:
         index: int,
         layer: Layer,
         x: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        rotation: Rotation,
         cache: KVCache | Fixed,
         *,
         offset: int,
@@ -185,7 +185,7 @@ class LlamaModel:
         """Adds to x [n, hidden] in place: so a chunk's work space is empty again after each half, and one
         piece of memory serves all of them.
         """
-        x.add_(layer.out(self._mixed(index, layer, x, cos, sin, cache, offset=offset)))
+        x.add_(layer.out(self._mixed(index, layer, x, rotation, cache, offset=offset)))
         x.add_(layer.down(self._gated(layer, x)))
 
     def _mixed(
@@ -193,8 +193,7 @@ class LlamaModel:
         index: int,
         layer: Layer,
         x: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
+        rotation: Rotation,
         cache: KVCache | Fixed,
         *,
         offset: int,
@@ -202,14 +201,14 @@ class LlamaModel:
         """What the heads find, [n, heads * head_dim]. Queries, keys and values are gone when it returns: of a
         chunk of a prefill they are as large as the MLP's rows.
         """
-        mixed = cache.attend(index, *self._heads(layer, x, cos, sin, cache), offset=offset)
+        mixed = cache.attend(index, *self._heads(layer, x, rotation, cache), offset=offset)
         return mixed.reshape(x.shape[0], -1)
 
     def _heads(
-        self, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: KVCache | Fixed
+        self, layer: Layer, x: torch.Tensor, rotation: Rotation, cache: KVCache | Fixed
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Rotated queries [n, heads, head_dim], keys [n, kv_heads, head_dim] as the cache wants them, and
-        values.
+        """Queries [n, heads, head_dim], rotated and scaled as the layer's kind says, keys [n, kv_heads,
+        head_dim] as the cache wants them, and values.
         """
         n, config = x.shape[0], self.config
         q_heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
@@ -219,9 +218,14 @@ class LlamaModel:
             heads = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm), v), dim=1)
             del q, k, v
         rotated_heads = q_heads if cache.rotates_on_read else q_heads + kv_heads
-        rotated = apply(heads[:, :rotated_heads], cos, sin)
+        rotated = heads[:, :rotated_heads]
+        if layer.kind.rotated:
+            rotated = apply(rotated, rotation.cos, rotation.sin)
+        q = rotated[:, :q_heads]
+        if layer.kind.scaled:
+            q = q * rotation.scale
         k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
-        return rotated[:, :q_heads], k, heads[:, q_heads + kv_heads :]
+        return q, k, heads[:, q_heads + kv_heads :]
 
     def _gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """The MLP's inner rows, [n, intermediate]."""

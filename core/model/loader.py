@@ -19,6 +19,7 @@ from core.backend.shared.quantized import stacked
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
+from core.model.families import LayerKind
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.weights import GgufWeights
 from core.model.llama import Layer, LlamaModel
@@ -181,7 +182,7 @@ def _model(
     report = progress or (lambda stage, fraction: None)
     layers = []
     for index in range(config.layers):
-        layers.append(_layer(f"model.layers.{index}.", weights, backend))
+        layers.append(_layer(f"model.layers.{index}.", config.kinds[index], weights, backend))
         trim_heap()  # holes of a layer's unpacking add up to a third of a model in codes
         report(_("Loading the model"), (index + 1) / config.layers)
     return LlamaModel(
@@ -221,10 +222,14 @@ class PartialHead:
 
 
 class Weights:
-    """Named tensors of a checkpoint folder, read on demand."""
+    """Named tensors of a checkpoint folder, read on demand. Those of the text model in one that also sees
+    pictures go by the names that they have in a text model.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._files = {name: folder / file for name, file in _index(folder).items()}
+        index = _index(folder)
+        self._stored = {name.replace("language_model.", "", 1): name for name in index}
+        self._files = {name: folder / index[stored] for name, stored in self._stored.items()}
         self._open: dict[Path, object] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -232,11 +237,11 @@ class Weights:
 
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor as stored. Raises UserError when the checkpoint lacks it."""
-        return self._file_of(name).get_tensor(name)
+        return self._file_of(name).get_tensor(self._stored[name])
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Its sizes. Reads no weights. Raises as `tensor`."""
-        return tuple(self._file_of(name).get_slice(name).get_shape())
+        return tuple(self._file_of(name).get_slice(self._stored[name]).get_shape())
 
     def _file_of(self, name: str) -> Any:
         if name not in self._files:
@@ -264,7 +269,7 @@ def _index(folder: Path) -> dict[str, str]:
         return dict.fromkeys(file.keys(), single.name)
 
 
-def _layer(prefix: str, weights: Weights | GgufWeights, backend: Backend) -> Layer:
+def _layer(prefix: str, kind: LayerKind, weights: Weights | GgufWeights, backend: Backend) -> Layer:
     attention, mlp = prefix + "self_attn.", prefix + "mlp."
     has_norms = attention + "q_norm.weight" in weights
     return Layer(
@@ -276,6 +281,7 @@ def _layer(prefix: str, weights: Weights | GgufWeights, backend: Backend) -> Lay
         mlp_norm=_vector(weights, backend, prefix + "post_attention_layernorm.weight"),
         q_norm=_vector(weights, backend, attention + "q_norm.weight") if has_norms else None,
         k_norm=_vector(weights, backend, attention + "k_norm.weight") if has_norms else None,
+        kind=kind,
     )
 
 

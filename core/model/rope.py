@@ -5,6 +5,7 @@ itself.
 from __future__ import annotations
 
 import hashlib
+from typing import NamedTuple
 
 import torch
 
@@ -15,13 +16,26 @@ from core.text.words import translated as _
 _KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 
 
+class Rotation(NamedTuple):
+    """What RoPE does to rows at n positions."""
+
+    cos: torch.Tensor  # [n, 1, head_dim]
+    sin: torch.Tensor  # likewise, negative in its low half
+    scale: torch.Tensor | None  # of queries alone [n, 1, 1]; None: they keep their size
+
+    def of(self, rows: slice) -> Rotation:
+        """Of some of the rows."""
+        return Rotation(self.cos[rows], self.sin[rows], None if self.scale is None else self.scale[rows])
+
+
 class Rope:
     """Cosine and sine tables for positions [0, positions); kinds whose frequencies depend on the longest
     position are frozen there.
 
     `stretch` above 1 extends a model with default RoPE that many times beyond its native context by YaRN
-    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan. Equal
-    `fingerprint`: equal rotation.
+    (https://arxiv.org/abs/2309.00071); it changes what the model computes and is labelled in the plan. Where
+    layers are of a kind that says so, queries grow with their position as in Llama 4 (transformers,
+    get_llama_4_attn_scale), or nothing is rotated. Equal `fingerprint`: equal keys.
     """
 
     def __init__(
@@ -34,23 +48,30 @@ class Rope:
         stretch: float = 1.0,
     ) -> None:
         frequencies, scale = _frequencies(config, positions, stretch)
-        self.fingerprint = hashlib.sha256(frequencies.numpy().tobytes() + repr(scale).encode()).hexdigest()[
-            :16
-        ]
+        self._kinds = config.kinds
+        said = frequencies.numpy().tobytes() + repr(scale).encode()
+        if not config.alike:  # else the key of what is on disk is what it always was
+            said += repr(config.kinds).encode()
+        self.fingerprint = hashlib.sha256(said).hexdigest()[:16]
         # [positions, head_dim / 2]
         angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
         cos, sin = angles.cos() * scale, angles.sin() * scale
         # [positions, head_dim]
         self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)
         self._sin = torch.cat((-sin, sin), dim=-1).to(device, dtype)
+        scaled = any(kind.scaled for kind in config.kinds)
+        self._scale = _query_scale(config, positions).to(device, dtype) if scaled else None  # [positions]
 
-    def at(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """cos and signed sin, [n, 1, head_dim] each, of positions [n]."""
-        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
+    def at(self, positions: torch.Tensor) -> Rotation:
+        """What is done at `positions` [n]."""
+        scale = None if self._scale is None else self._scale[positions].view(-1, 1, 1)
+        return Rotation(self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1), scale)
 
-    def rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """x [n, heads, head_dim] rotated to `positions` [n]."""
-        return apply(x, *self.at(positions))
+    def rotate(self, layer: int, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Keys x [n, heads, head_dim] of a layer, rotated to `positions` [n] if it rotates."""
+        if not self._kinds[layer].rotated:
+            return x
+        return apply(x, self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1))
 
 
 def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -58,6 +79,14 @@ def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor
     being in `sin`'s low half.
     """
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+
+
+def _query_scale(config: ModelConfig, positions: int) -> torch.Tensor:
+    """1 + beta ln(1 + floor(position / original context)), fp32 [positions]."""
+    parameters = config.source["rope_parameters"]
+    beta = float(parameters["llama_4_scaling_beta"])
+    periods = torch.arange(positions) // int(parameters["original_max_position_embeddings"])
+    return 1 + beta * torch.log(1 + periods.float())
 
 
 def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[torch.Tensor, float]:

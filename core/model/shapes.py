@@ -9,20 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UserError
-from core.text.words import marked as N_
+from core.model.families import FAMILIES, require_family, text_config
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 CODED_ROWS = "int8"  # of a KV cache: codes
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-# what keeps an architecture out that people ask for, by its name in a GGUF
-NEAR = {
-    "mistral3": N_(
-        "its queries are scaled by position and its text weights lie in a model that also sees pictures; "
-        "that was not shown to be computed rightly."
-    ),
-    "smollm3": N_("some of its layers have no rotary positions, which this runtime cannot do."),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +44,6 @@ def sizes_in(config: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def require_family(family: str, model: str) -> None:
-    """Raises UserError for an architecture that this runtime does not cover."""
-    if family not in FAMILIES:
-        raise UserError(why_not(family, model))
-
-
-def why_not(family: str, model: str) -> str:
-    """Why a model of this architecture does not run here, and what would."""
-    said = _("{model} is of type “{family}”; only {families} run here. Choose one of the list of models.")
-    if family in NEAR:
-        said = _("{model} does not run here yet: {reason} Choose one of the list of models.")
-    reason = _(NEAR.get(family, ""))
-    words = {"model": model, "family": family or _("unknown"), "reason": reason}
-    return said.format(**words, families=", ".join(FAMILIES))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape(Sizes):
     """A model as the planner sees it. `native_context`: as trained; `longest_context`: stretched."""
@@ -90,6 +65,7 @@ class ModelShape(Sizes):
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
         """The shape in a transformers config.json. Raises UserError for a model that cannot run here."""
+        config = text_config(config)
         family = str(config.get("model_type", ""))
         require_family(family, name or _("The model in this folder"))
         try:
@@ -112,7 +88,7 @@ class ModelShape(Sizes):
     @property
     def key_bias(self) -> bool:
         """Every key has a constant part, which may be many times as large as the rest of it."""
-        return self.family == "qwen2" or self.attention_bias
+        return FAMILIES[self.family].biased or self.attention_bias
 
     # ---- memory --------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.model.config import ModelConfig
+from core.model.families import FAMILIES
 from core.model.rope import Rope, apply
 
 
@@ -71,8 +72,8 @@ class Places:
         self.sinks, self.window, self.blocks = min(sinks, n), window, -(-n // window)
         tokens = torch.arange(n, device=device)
         # cos, sin [n, 1, head_dim]
-        self.true = rope.at(tokens)
-        self.slot = rope.at(tokens.clamp(max=sinks + window))
+        self.true = rope.at(tokens)[:2]
+        self.slot = rope.at(tokens.clamp(max=sinks + window))[:2]
         queries = torch.arange(self.blocks * window, device=device).view(-1, window, 1)
         keys = torch.arange(2 * window, device=device) + window * (
             torch.arange(self.blocks, device=device).view(-1, 1, 1) - 1
@@ -121,12 +122,12 @@ class WindowedAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, config.head_dim
-        bias = config.family == "qwen2" or bool(config.source.get("attention_bias"))
+        bias = FAMILIES[config.family].biased or bool(config.source.get("attention_bias"))
         self.q_proj = nn.Linear(config.hidden, config.heads * config.head_dim, bias=bias)
         self.k_proj = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=bias)
         self.v_proj = nn.Linear(config.hidden, config.kv_heads * config.head_dim, bias=bias)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden, bias=False)
-        normed = config.family == "qwen3"
+        normed = FAMILIES[config.family].normed
         self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if normed else None
         self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if normed else None
 

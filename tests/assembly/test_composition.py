@@ -62,7 +62,7 @@ class Constant:
         self.read[kind] = cache
         return self._logits[kind].repeat(n, 1)
 
-    def _rotate(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def _rotate(self, layer: int, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         self.rotated += 1
         return x
 

@@ -24,7 +24,7 @@ from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware.cpu import cpu_flags
-from core.model.llama import LlamaModel
+from core.model.llama import Layer, LlamaModel
 from core.model.loader import build
 from core.selftest.random_model import RandomWeights, random_config
 
@@ -311,7 +311,7 @@ def test_matrices_of_several_formats_are_one_above_the_other(kernel):
         config,
         backend,
         embedding=built.embedding,
-        layers=[layer],
+        layers=[Layer(**layer._asdict())],
         norm=torch.ones(256),
         head=built._head,
         rope=built.rope,

@@ -21,10 +21,10 @@ from core.model.gguf.folder import opened
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
-from core.model.shapes import FAMILIES
 from core.model.store.manifest import fingerprint
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import IDS, MIXED, as_stored, logits, wide
+from tests.support.tiny import ALIKE, FAMILIES
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +69,8 @@ def test_logits_are_those_of_the_decoded_weights(tmp_path, family, tied, how):
         assert float((found - want).abs().max()) < 1e-4 * max(1.0, scale)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_passes_few_rows_through_all_layers_in_one_call(tmp_path, monkeypatch, family):
+@pytest.mark.parametrize("family", ALIKE)
+def test_layers_that_are_alike_are_one_call_for_few_rows(tmp_path, monkeypatch, family):
     if not instruction_sets(cpu_flags()):
         pytest.skip("no library for this computer")
     backend = whole_layers()  # whose trial passes are not to be counted

@@ -41,17 +41,11 @@ def test_products_depend_on_the_distance_alone(stretch: float):
     """What makes it a position embedding, stretched or not: q at m and k at n meet as at m + 50, n + 50."""
     turned = rope(oracle(max_position_embeddings=NATIVE), stretch=stretch)
     q, k = torch.randn(2, 1, 1, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    at = [
-        [
-            float(
-                (
-                    turned.rotate(q, torch.tensor([m + more])) * turned.rotate(k, torch.tensor([n + more]))
-                ).sum()
-            )
-            for m, n in ((0, 0), (3, 1), (40, 7))
-        ]
-        for more in (0, 50)
-    ]
+
+    def product(m: int, n: int) -> float:
+        return float((turned.rotate(0, q, torch.tensor([m])) * turned.rotate(0, k, torch.tensor([n]))).sum())
+
+    at = [[product(m + more, n + more) for m, n in ((0, 0), (3, 1), (40, 7))] for more in (0, 50)]
     assert at[0] == pytest.approx(at[1], abs=1e-6)
     assert len({round(value, 3) for value in at[0]}) == 3
 

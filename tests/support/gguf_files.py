@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gguf.quants import quantize
 
+from core.model.families import FAMILIES
 from core.model.gguf.config import ROPE_FACTORS, gguf_name
 
 # all printable letters, as GPT-2 spells bytes, and a few words
@@ -38,8 +39,8 @@ def write_gguf(
     first begins a text, the last ends one.
     """
     config = oracle.config
-    family = config.model_type
-    writer = gguf.GGUFWriter(path, family, split_max_tensors=tensors_of_part)
+    family = FAMILIES[config.model_type]
+    writer = gguf.GGUFWriter(path, family.gguf, split_max_tensors=tensors_of_part)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -50,6 +51,7 @@ def write_gguf(
     writer.add_value_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    _yarn(writer, config.rope_parameters)
     _tokenizer(writer, config.vocab_size, control, template)
     for key, value in (metadata or {}).items():
         add = {
@@ -65,7 +67,7 @@ def write_gguf(
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         value = value.detach().float()
-        if family == "llama":
+        if family.paired:
             value = _as_llama_cpp(name, value, config)
         kind = kinds if isinstance(kinds, str) else kinds.get(name.split(".")[-2], kinds[""])
         _add(writer, gguf_name(name), value.numpy(), kind if value.ndim == 2 else "F32", number)
@@ -74,6 +76,19 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return next(iter(sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))), path)
+
+
+def _yarn(writer: gguf.GGUFWriter, rope: dict[str, Any]) -> None:
+    """As llama.cpp's converter writes what Ministral 3 says of YaRN, and of queries that grow."""
+    if "llama_4_scaling_beta" not in rope:
+        return
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+    writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+    writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
 def _tokenizer(writer: gguf.GGUFWriter, vocab: int, control: Sequence[str], template: str) -> None:

@@ -22,7 +22,28 @@ from core.model.loader import build
 from core.selftest.random_model import SMALL_PLAN
 
 VOCAB = 97
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+ALIKE = ("llama", "mistral", "qwen2", "qwen3")  # all of their layers
+FAMILIES = (*ALIKE, "ministral3", "smollm3")
+
+
+# what sets a tiny model of a family apart: as published, but for the original context
+OWN = {
+    "mistral": {"sliding_window": None},
+    "ministral3": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 16.0,
+            "original_max_position_embeddings": 32,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.1,
+        }
+    },
+    "smollm3": {"num_hidden_layers": 4},
+}
 
 
 class Named:
@@ -50,24 +71,23 @@ def oracle(
     """A transformers model in fp32 with weights large enough that its laws are not flat."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(
-        family,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=kv_heads,
-        head_dim=head_dim,
-        vocab_size=VOCAB,
-        max_position_embeddings=more.pop("max_position_embeddings", 512),
-        tie_word_embeddings=tied,
-        bos_token_id=0,
-        eos_token_id=more.pop("eos_token_id", None),
-        pad_token_id=0,
-        rope_parameters=rope or {"rope_type": "default", "rope_theta": 10000.0},
-        **({"sliding_window": None} if family == "mistral" else {}),
-        **more,
-    )
+    given = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": 512,
+        "tie_word_embeddings": tied,
+        "bos_token_id": 0,
+        "eos_token_id": None,
+        "pad_token_id": 0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    given |= OWN.get(family, {}) | more | ({"rope_parameters": rope} if rope else {})
+    config = AutoConfig.for_model(family, **given)
     torch.manual_seed(7)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():

@@ -13,9 +13,9 @@ from collections import Counter
 from typing import Any
 
 from core.errors import UserError
+from core.model.families import FAMILIES, family_of_gguf
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
-from core.model.shapes import require_family
 from core.text.words import translated as _
 
 EMBEDDING, HEAD, ROPE_FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
@@ -48,6 +48,14 @@ _FORMATS = {
     17: "Q5_K_M",
     18: "Q6_K",
     32: "BF16",
+}
+# what YaRN is told beside its factor, and by which names checkpoints do; with both mscales alike, attention
+# keeps its size
+_YARN = {
+    "rope.scaling.yarn_beta_fast": ("beta_fast",),
+    "rope.scaling.yarn_beta_slow": ("beta_slow",),
+    "rope.scaling.yarn_log_multiplier": ("mscale", "mscale_all_dim"),
+    "attention.temperature_scale": ("llama_4_scaling_beta",),
 }
 # control tokens that end an answer, whatever else the file calls its end
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
@@ -105,11 +113,11 @@ def config_of(file: GgufFile, name: str) -> dict[str, Any]:
     """The values of config.json. Raises UserError for an architecture that does not run here, or what is
     missing.
     """
-    family = file.metadata.get("general.architecture", "")
-    require_family(str(family), name)
+    architecture = str(file.metadata.get("general.architecture", ""))
+    family = family_of_gguf(architecture, name)
     _require_tensors(file)
     try:
-        config = _config(file, str(family), name)
+        config = _config(file, architecture, family, name)
     except (KeyError, TypeError, ValueError) as error:
         said = _("{file} does not say all of its model ({error}). Choose another file.")
         raise UserError(said.format(file=file.path, error=error)) from error
@@ -128,8 +136,8 @@ def _require_tensors(file: GgufFile, *names: str) -> None:
             raise UserError(said.format(file=file.path, tensor=name))
 
 
-def _config(file: GgufFile, family: str, name: str) -> dict[str, Any]:
-    given = _Values(file.metadata, family)
+def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[str, Any]:
+    given = _Values(file.metadata, architecture)
     heads, hidden = given.number("attention.head_count"), given.number("embedding_length")
     head_dim = given.get("attention.key_length") or given.get("rope.dimension_count") or hidden // heads
     for key in ("attention.value_length", "rope.dimension_count"):
@@ -144,7 +152,7 @@ def _config(file: GgufFile, family: str, name: str) -> dict[str, Any]:
         raise UserError(said.format(model=name))
     window = given.get("attention.sliding_window")
     return {
-        "architectures": [_class_of(family)],
+        "architectures": [FAMILIES[family].architecture],
         "model_type": family,
         "vocab_size": file.tensors[EMBEDDING].shape[0],
         "hidden_size": hidden,
@@ -170,14 +178,14 @@ def _config(file: GgufFile, family: str, name: str) -> dict[str, Any]:
 class _Values:
     """Metadata of the architecture, by the rest of their names."""
 
-    def __init__(self, metadata: dict[str, Any], family: str) -> None:
-        self._metadata, self._family = metadata, family
+    def __init__(self, metadata: dict[str, Any], architecture: str) -> None:
+        self._metadata, self._architecture = metadata, architecture
 
     def get(self, key: str) -> Any:
-        return self._metadata.get(f"{self._family}.{key}")
+        return self._metadata.get(f"{self._architecture}.{key}")
 
     def __getitem__(self, key: str) -> Any:
-        return self._metadata[f"{self._family}.{key}"]
+        return self._metadata[f"{self._architecture}.{key}"]
 
     def number(self, key: str) -> int:
         """A positive whole number; of a list, what all its members are. Raises KeyError, TypeError or
@@ -206,9 +214,9 @@ def _rope(given: _Values) -> dict[str, Any]:
     found |= {"rope_type": kind, "factor": factor}
     if kind == "yarn":
         found["original_max_position_embeddings"] = given["rope.scaling.original_context_length"]
-        for key, name in (("yarn_beta_fast", "beta_fast"), ("yarn_beta_slow", "beta_slow")):
-            if given.get(f"rope.scaling.{key}") is not None:
-                found[name] = given.get(f"rope.scaling.{key}")
+        for key, names in _YARN.items():
+            if given.get(key) is not None:
+                found |= dict.fromkeys(names, given.get(key))
     return found
 
 
@@ -221,7 +229,3 @@ def _ends(metadata: dict[str, Any]) -> list[int]:
     # 3: a control token; 4: added by somebody, as converters marked these before
     control = {index for index, (token, kind) in pairs if kind in (3, 4) and token in _ENDS}
     return sorted(named | control)
-
-
-def _class_of(family: str) -> str:
-    return {"llama": "Llama", "mistral": "Mistral"}.get(family, family.capitalize()) + "ForCausalLM"

@@ -6,6 +6,7 @@ import torch
 
 from core.backend.shared.quantized import Planes
 from core.errors import UserError
+from core.model.families import FAMILIES, family_of_gguf
 from core.model.gguf.config import ROPE_FACTORS, gguf_name, is_coded
 from core.model.gguf.dequantize import floats, planes
 from core.model.gguf.reader import BITS, GgufFile
@@ -16,13 +17,13 @@ class GgufWeights:
     """As core.model.loader.Weights, of one file. A matrix in codes is read as codes, or decoded where one
     asks for the tensor.
 
-    llama.cpp keeps the rows of q and k of the llama architecture in another order: the two that a rotation
+    llama.cpp keeps the rows of q and k of some architectures in another order: the two that a rotation
     turns into each other are neighbours. Here they stand in the order of checkpoints, half by half.
     """
 
     def __init__(self, file: GgufFile, *, in_codes: bool = True) -> None:
         self._file, self._in_codes = file, in_codes
-        self._family = file.metadata["general.architecture"]
+        self._architecture = file.metadata["general.architecture"]
 
     def __contains__(self, name: str) -> bool:
         # what a trained draft has beside its weights is in no GGUF
@@ -71,15 +72,15 @@ class GgufWeights:
         """The rows of q and k as checkpoints have them; None for all other weights."""
         heads = []
         for key in ("head_count", "head_count_kv"):
-            given = self._file.metadata[f"{self._family}.attention.{key}"]
+            given = self._file.metadata[f"{self._architecture}.attention.{key}"]
             heads.append(given[0] if isinstance(given, list) else given)
-        return rows_of_halves(name, self._family, *heads, rows)
+        return rows_of_halves(name, family_of_gguf(self._architecture, self._file.path.name), *heads, rows)
 
 
 def rows_of_halves(name: str, family: str, heads: int, kv_heads: int, rows: int) -> torch.Tensor | None:
     """Where in a GGUF the rows of the checkpoint's `name` stand; None where they are in the same order."""
     part = name.split(".")[-2]
-    if family != "llama" or part not in ("q_proj", "k_proj"):
+    if not FAMILIES[family].paired or part not in ("q_proj", "k_proj"):
         return None
     own = heads if part == "q_proj" else kv_heads
     return torch.arange(rows).view(own, rows // own // 2, 2).transpose(1, 2).reshape(-1)

@@ -20,12 +20,13 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.model.families import why_not
 from core.model.gguf.config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of, name_of
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.reader import is_gguf, read_header
 from core.model.gguf.shards import is_later_part, parts_of
 from core.model.gguf.size_estimates import in_format
-from core.model.shapes import ModelShape, why_not
+from core.model.shapes import ModelShape
 from core.paths import ROOT
 from core.text.words import translated as _
 

@@ -16,6 +16,7 @@ import torch
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
+from core.model.families import FAMILIES
 from core.model.gguf.config import OF_LAYER, gguf_name
 from core.model.gguf.folder import POINTER
 from core.model.gguf.quantize_blocks import q4_0, q8_0
@@ -103,12 +104,13 @@ def _blocks(name: str, kind: str, config: ModelConfig, weights: Weights) -> np.n
 
 def _metadata(config: ModelConfig) -> Metadata:
     """What the reader of the weights asks for."""
+    architecture = FAMILIES[config.family].gguf
     return Metadata.of_values(
         {
-            "general.architecture": config.family,
+            "general.architecture": architecture,
             "general.name": config.name,
-            f"{config.family}.attention.head_count": config.heads,
-            f"{config.family}.attention.head_count_kv": config.kv_heads,
+            f"{architecture}.attention.head_count": config.heads,
+            f"{architecture}.attention.head_count_kv": config.kv_heads,
         }
     )
 

@@ -1,0 +1,132 @@
+"""The families of models that run here: what sets each apart, and of which kind its layers are. No torch.
+
+A checkpoint goes by its `model_type` in config.json, a GGUF by its `general.architecture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import UserError
+from core.text.words import translated as _
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """What one layer computes with queries and keys."""
+
+    rotated: bool = True  # by RoPE; False: their position is told by what they see alone
+    scaled: bool = False  # queries grow with their position: see core.model.rope
+
+
+LayerKinds = tuple[LayerKind, ...]
+
+
+def _alike(config: Mapping[str, Any]) -> LayerKinds:
+    return (LayerKind(),) * int(config["num_hidden_layers"])
+
+
+def _scaled(config: Mapping[str, Any]) -> LayerKinds:
+    """Ministral 3: every layer, where the configuration says by how much."""
+    parameters = config.get("rope_parameters") or {}
+    scaled = bool(parameters.get("llama_4_scaling_beta"))
+    if scaled and int(parameters["original_max_position_embeddings"]) < 1:
+        raise ValueError("original_max_position_embeddings is below 1")
+    return (LayerKind(scaled=scaled),) * int(config["num_hidden_layers"])
+
+
+def _partly_rotated(config: Mapping[str, Any]) -> LayerKinds:
+    """SmolLM3: a flag for each layer, or every so many layers one that is not rotated."""
+    layers = int(config["num_hidden_layers"])
+    flags = config.get("no_rope_layers")  # 1: rotated
+    if flags is None:
+        every = int(config.get("no_rope_layer_interval", 4))
+        flags = [(layer + 1) % every != 0 for layer in range(layers)]
+    if not isinstance(flags, Sequence) or len(flags) < layers:
+        raise ValueError(f"no_rope_layers is no list of {layers} flags")
+    return tuple(LayerKind(rotated=bool(flag)) for flag in flags[:layers])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One row of the table."""
+
+    architecture: str  # the class of transformers
+    gguf: str  # what a GGUF calls it
+    paired: bool = False  # a GGUF has the two rows of q and k that RoPE mixes beside each other
+    biased: bool = False  # q, k and v have biases
+    normed: bool = False  # each head of q and k is normed
+    slides: bool = False  # a sliding window holds wherever one is named
+    kinds: Callable[[Mapping[str, Any]], LayerKinds] = _alike
+
+
+FAMILIES = {
+    "llama": Family(architecture="LlamaForCausalLM", gguf="llama", paired=True),
+    "mistral": Family(architecture="MistralForCausalLM", gguf="mistral", slides=True),
+    "ministral3": Family(
+        architecture="Ministral3ForCausalLM", gguf="mistral3", paired=True, slides=True, kinds=_scaled
+    ),
+    "qwen2": Family(architecture="Qwen2ForCausalLM", gguf="qwen2", biased=True),
+    "qwen3": Family(architecture="Qwen3ForCausalLM", gguf="qwen3", normed=True),
+    "smollm3": Family(architecture="SmolLM3ForCausalLM", gguf="smollm3", paired=True, kinds=_partly_rotated),
+}
+_BY_GGUF = {family.gguf: name for name, family in FAMILIES.items()}
+
+
+def require_family(family: str, model: str) -> None:
+    """Raises UserError for a family that this runtime does not cover."""
+    if family not in FAMILIES:
+        raise UserError(why_not(family, model))
+
+
+def family_of_gguf(architecture: str, model: str) -> str:
+    """The family's name in FAMILIES. Raises UserError for one that this runtime does not cover."""
+    if architecture not in _BY_GGUF:
+        raise UserError(why_not(architecture, model))
+    return _BY_GGUF[architecture]
+
+
+def why_not(family: str, model: str) -> str:
+    """Why a model of such a family or architecture does not run here, and what would."""
+    said = _("{model} is of type “{family}”; only {families} run here. Choose one of the list of models.")
+    return said.format(model=model, family=family or _("unknown"), families=", ".join(FAMILIES))
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a checkpoint's configuration says of its text model, which one that also sees pictures holds
+    inside; the rest of such a checkpoint is not used.
+    """
+    inner = config.get("text_config")
+    if not isinstance(inner, Mapping):
+        return config
+    # transformers ties them unless the outer configuration says otherwise
+    outer = {"tie_word_embeddings": config.get("tie_word_embeddings", True)}
+    outer |= {key: config[key] for key in ("eos_token_id", "quantization_config") if config.get(key)}
+    return {**inner, **outer}
+
+
+def layer_kinds(config: Mapping[str, Any], model: str) -> LayerKinds:
+    """The kind of each layer. Raises UserError, naming file and key, for layers that do not run here."""
+    try:
+        _require_full_attention(config)
+        return FAMILIES[config["model_type"]].kinds(config)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        said = _(
+            "config.json of {model} asks for layers that do not run here ({error}). Choose another model."
+        )
+        raise UserError(said.format(model=model, error=error)) from error
+
+
+def _require_full_attention(config: Mapping[str, Any]) -> None:
+    types = config.get("layer_types")
+    if types is None:
+        return
+    if not isinstance(types, Sequence) or len(types) != int(config["num_hidden_layers"]):
+        raise ValueError(f"layer_types is no list of {config['num_hidden_layers']} names")
+    # a window that holds every position is full attention
+    whole = (config.get("sliding_window") or 0) >= int(config["max_position_embeddings"])
+    for index, kind in enumerate(types):
+        if kind != "full_attention" and not (whole and kind == "sliding_attention"):
+            raise ValueError(f"layer_types[{index}] is {kind!r}")
