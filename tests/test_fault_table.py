@@ -36,6 +36,7 @@ FAULTS = {
     "the disk is full: history": [
         "app/test_faults.py::test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done",
         "app/test_faults.py::test_an_answer_that_cannot_be_stored_is_shown_and_stored_later",
+        "app/test_faults.py::test_a_start_on_a_full_disk_after_a_crash_says_so",
         "e2e/test_faults.py::test_a_full_disk_keeps_the_question_in_its_box",
     ],
     "the disk is full: download": [

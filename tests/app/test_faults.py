@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -18,10 +19,11 @@ from app.errors import guarded, in_words
 from app.host.secrets import Keys
 from app.server.server import Server
 from app.store import library as library_module
+from app.store.history import History
 from app.web.page import Page
 from core.config import Settings
 from core.documents.document import Section
-from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.fake_runtime import ANSWER, FakeRuntime, wait_until
 from tests.support.full_disks import Unreachable, full, roomy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +65,20 @@ def test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done(d
     assert desk.questions.ask("And then?")
     wait_until(lambda: not desk.state.busy)
     assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER, "And then?", ANSWER]
+
+
+def test_a_start_on_a_full_disk_after_a_crash_says_so(make_desk, tmp_path):
+    """The app was killed in an answer, and its disk is still full: the start ended in a traceback."""
+    with contextlib.closing(History(tmp_path / "chats.db")) as history:
+        talk = history.create("").id
+        history.add(talk, "user", "Who?")
+        history.add(talk, "assistant", "It is", state="writing")
+        refuse = "BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
+        history._db.execute(f"CREATE TRIGGER full BEFORE UPDATE ON turns {refuse}")
+    desk = make_desk(FakeRuntime())
+    desk.resume()
+    assert "disk is full" in desk.state.notice.text
+    assert [turn.text for turn in desk.history.turns(talk)] == ["Who?", "It is"]
 
 
 def test_an_answer_that_cannot_be_stored_is_shown_and_stored_later(opened):
