@@ -175,7 +175,7 @@ SLIPS = (
         "1 + beta * torch.log(2 + periods",
         _FAMILIES,
     ),
-    Slip("core/model/families.py", "(layer + 1) % every", "layer % every", _FAMILIES),
+    Slip("core/model/families.py", "rotated=bool(flag)", "rotated=True", _FAMILIES),
     Slip(
         "core/model/gguf/dequantize.py",
         "(rest & 15) | ((d >> 2) & 48)",
