@@ -17,6 +17,7 @@ import torch
 from core.ask import Params
 from core.cache.base import Observer, TargetKVCache
 from core.cache.snapshot import SnapshotStore
+from core.decoding.branching import Branch, grow
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.errors import UserError
@@ -186,6 +187,32 @@ class Engine:
         cache.rollback(known)
         wanted = torch.tensor(said, device=logits.device)
         return logits.float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+
+    @torch.inference_mode()
+    def several(
+        self,
+        context: Context,
+        ids: Sequence[int],
+        branches: Sequence[Branch],
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> list[float] | None:
+        """Answers `ids` by every branch, which is filled: rows of one batch over what was just read of `ids`.
+        Returns the seconds of each pass, None where somebody stopped it. The context is left as it was.
+        """
+        cache, known = context.cache, context.keep_prefix_of(ids)
+        if known < len(ids) - 1:
+            self.model.forward(ids[known:-1], cache)
+        seconds, started = list[float](), self._clock()
+        try:
+            for _left in grow(self.model, cache, ids, branches, eos_ids=self.eos_ids):
+                if should_stop():
+                    return None
+                seconds.append(self._clock() - started)
+                started = self._clock()
+        finally:
+            cache.rollback(known)
+        return seconds
 
     def _attempt(self, run: _Answer) -> Generator[Prefill | DecodingStarted | Round, None, str]:
         """Reads what the context lacks of prompt and answer so far and goes on. Returns the reason."""

@@ -199,8 +199,8 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """`text[start:end]` of a summary, a sentence, stands on the book's text[book_start:book_end]. `quoted`:
-    word for word.
+    """`text[start:end]`, a sentence of a summary or an answer from passages, stands on the book's
+    text[book_start:book_end]. `quoted`: word for word. Not `borne_out`: this is the nearest place, no more.
     """
 
     start: int
@@ -208,6 +208,7 @@ class Stand:
     book_start: int
     book_end: int
     quoted: bool = False
+    borne_out: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,8 @@ class Finished:
     notes: tuple[str, ...] = ()  # what was left out, re-planned or degraded
     plan: dict = field(default_factory=dict)
     decoded: tuple[int, ...] = ()  # what the model produced, where `token_ids` hold more: quotations
-    stands: tuple[Stand, ...] = ()  # of a summary's sentences; of other answers it is looked up
+    # of a summary's sentences, and of an answer that a verifier has judged; of others it is looked up
+    stands: tuple[Stand, ...] = ()
     # of an answer from a passage: "passage" (start, end), "temperature", "top_p", and whether "instructed"
     drawn: dict = field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()  # the text, by the levels of the tokens it was decoded in

@@ -11,7 +11,7 @@ from core.documents.document import Document
 from core.documents.locations import Locator
 from core.documents.quotes import Quote, find_quotes
 from core.events import Looked, Stand
-from core.evidence.passages import sentences
+from core.evidence.passages import Passage, sentences
 from core.evidence.support import Evidence, Mark
 from core.text.words import translated as _
 
@@ -202,6 +202,9 @@ class _Book:
 
 def _mark(stand: Stand) -> Mark:
     """What was found for a sentence when it was told."""
+    if not stand.borne_out:
+        nearest = Passage(stand.book_start, stand.book_end, "", None)
+        return Mark(stand.start, stand.end, nearest=nearest)
     state = "quoted" if stand.quoted else "agrees"
     return Mark(stand.start, stand.end, state, (stand.book_start, stand.book_end), 1.0, reasons=("words",))
 

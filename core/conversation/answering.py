@@ -76,6 +76,22 @@ def answer(
     raise AssertionError("the engine ended without Done")
 
 
+def written(
+    tokens: Sequence[int],
+    reason: str,
+    stats: Stats,
+    *,
+    decode: Callable[[Sequence[int]], str],
+    eos_ids: frozenset[int],
+    stops: StopStrings,
+) -> Answer:
+    """The answer of these tokens, of which `stops` has been told."""
+    scribe = _Scribe(decode, eos_ids, stops)
+    scribe.write(tokens, ["target"] * len(tokens))
+    scribe.flush()
+    return scribe.answer(reason, stats)
+
+
 class _Scribe:
     """Collects an answer's tokens and their text. What may be the beginning of a stop string waits until it
     is known to be none.

@@ -18,6 +18,7 @@ from core.ask import Params
 from core.conversation.reading import ReadingStyle
 
 _WORD = re.compile(r"\w+")
+Bag = Counter[str]
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
@@ -39,17 +40,20 @@ def agreed(answers: Sequence[str], others: int = 0) -> tuple[int, float]:
     mean F1 of its words over all. So many `others` were drawn, refusals or not borne out by their passage:
     they agree with none. Raises ValueError without answers.
     """
-    words = [Counter(_words(answer)) for answer in answers]
-    gains = [fmean([*(_f1(one, other) for other in words), *(0.0 for _ in range(others))]) for one in words]
+    words = [bag(answer) for answer in answers]
+    gains = [
+        fmean([*(overlap(one, other) for other in words), *(0.0 for _ in range(others))]) for one in words
+    ]
     best = max(gains)
     return gains.index(best), best
 
 
-def _words(answer: str) -> list[str]:
-    return [word for word in _WORD.findall(answer.lower()) if word not in _ARTICLES]
+def bag(answer: str) -> Bag:
+    """An answer's words without articles, each as often as it stands there."""
+    return Counter(word for word in _WORD.findall(answer.lower()) if word not in _ARTICLES)
 
 
-def _f1(one: Counter[str], other: Counter[str]) -> float:
-    """2 * common / (both); of two without words 1."""
+def overlap(one: Bag, other: Bag) -> float:
+    """F1 over words, 2 * common / (both); of two without words 1."""
     total = one.total() + other.total()
     return 2 * (one & other).total() / total if total else 1.0

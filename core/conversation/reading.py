@@ -70,6 +70,9 @@ class ReadingStyle:
     # not measured to gain by it (core.conversation.consensus)
     consensus: int = 0
     consensus_temperature: float = 0.7
+    # what says which of these answers is given, of all passages, and whether one is: a file in assets/models
+    # (core.conversation.verifier). "": a model for which none was learned
+    verifier: str = ""
     english: bool = False  # it answers in no other language
     # follows a question in another language than English, which the prompts around it are in
     language_wish: str = "Answer in the language of this question."

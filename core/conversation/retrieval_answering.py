@@ -1,5 +1,6 @@
 """A question answered from the passages of a book that its words point at: each is read alone, and the first
 answer that its passage bears out, and the model does not doubt, is given, with the sentences it rests on.
+Where a verifier was learned for the model, every passage gives several answers, and it says which, if any.
 
 What no passage bears out is not said: then the book does not seem to say, and the nearest passages are shown.
 The person's own instructions come after that: what was found without them is said once more with them.
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.ask import Ask, Params
+from core.conversation import verifier
 from core.conversation.answer_validation import answers, refuses
 from core.conversation.answering import Answer
 from core.conversation.asking import Run, asked_of_passage, instructed, not_followed
@@ -22,8 +24,9 @@ from core.conversation.followups import looked_up, restated
 from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, place_name
 from core.conversation.reranking import Heard, doubted, reranked
 from core.conversation.services import Responder, Services
+from core.conversation.verifier import Verifier, Witness
 from core.documents.document import Document
-from core.events import Delta, Event, Piece, Reading, Stats, Verified
+from core.events import Delta, Event, Piece, Reading, Stand, Stats, Verified
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
 from core.stats import combined
@@ -34,15 +37,17 @@ from core.text.words import translated as _
 MOST_PASSAGES = 6  # that are asked
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
+_FEW_WORDS_TOKENS = 48  # of an answer that is one of a batch: it takes as long as its longest one
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What was answered from one passage. `drawn`: see Finished."""
+    """What was answered from one passage. `drawn`: see Finished; `sure`: what a verifier says of it."""
 
     answer: Answer
     support: Support
     drawn: dict[str, Any]
+    sure: bool | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +70,9 @@ class Search:
 
     def notes(self) -> tuple[str, ...]:
         """What is told below the answer, nothing twice."""
-        notes = [*self.said, *(note for one in (*self.tried, *self.more) for note in one.answer.notes)]
+        given = [] if self.best is None else [self.best]
+        said = (one.answer for one in (*self.tried, *self.more, *given))
+        notes = [*self.said, *(note for one in said for note in one.notes)]
         if self.stopped:
             words = _("Stopped in passage {number} of {count}.")
             notes.append(words.format(number=min(self.reached + 1, self.count), count=self.count))
@@ -112,8 +119,11 @@ class FromPassages(Responder):
         it, then it comes as one text.
         """
         started, alone = self._clock(), replace(run, ask=replace(run.ask, compare=()))
-        search = yield from self._begun(alone, found)
-        yield from self._asked_in_turn(alone, search)
+        if self._style.verifier and found:
+            search = yield from self._asked_at_once(alone, found, verifier.load(self._style.verifier))
+        else:
+            search = yield from self._begun(alone, found)
+            yield from self._asked_in_turn(alone, search)
         if search.best and run.ask.instructions:
             yield from self._as_wished(alone, search)
         yield from self._told(run, plan, search, started)
@@ -139,6 +149,68 @@ class FromPassages(Responder):
         ]
         stopped = len(heard) < len(found)
         return Search(evidence, len(found), order, asked, reached=len(heard), stopped=stopped)
+
+    def witnesses(
+        self, run: Run, found: Sequence[tuple[Passage, float]]
+    ) -> Generator[Event, None, list[tuple[Witness, list[Tried]]]]:
+        """What is said from each passage of what is `found`; of fewer where somebody stopped it."""
+        heard: list[tuple[Witness, list[Tried]]] = []
+        for number, (passage, score) in enumerate(found, 1):
+            yield Reading(number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage")
+            one = yield from self._said(run, passage, score)
+            if one is None:
+                break
+            heard.append(one)
+        return heard
+
+    def _asked_at_once(
+        self, run: Run, found: Sequence[tuple[Passage, float]], judge: Verifier
+    ) -> Generator[Event, None, Search]:
+        """All passages are asked; of all that is said the likeliest to be right is given, if it may be."""
+        heard = yield from self.witnesses(run, found)
+        evidence = self._books.evidence(run.ask.book)
+        order = [one.passage for one in reranked([one.heard for one, _tried in heard], self._style)]
+        search = Search(evidence, len(found), order, order, len(heard), stopped=len(heard) < len(found))
+        search.tried = [tried[0] for _one, tried in heard]
+        search.more = [more for _one, tried in heard for more in tried[1:]]
+        best = judge.best(verifier.candidates(run.ask.question, [one for one, _tried in heard], evidence))
+        if best is not None and not search.stopped and best[1] >= judge.given:
+            one, odds = best
+            search.best = self._rechecked(run, heard[one.witness][1][one.at], sure=odds >= judge.marked)
+        return search
+
+    def _said(
+        self, run: Run, passage: Passage, score: float
+    ) -> Generator[Event, None, tuple[Witness, list[Tried]] | None]:
+        """What a passage is worth and what is said from it, the likeliest first; None where somebody stopped
+        it.
+        """
+        params = self._conversations.passage_params(run.ask, run.params)
+        key, text, question = _key(run.ask, passage), self._text(run.ask, passage, params), self._put(run.ask)
+        likely = yield from self._turns.likelihoods(run, key, text, question, restated(run.ask), params)
+        first = replace(params, max_new_tokens=min(params.max_new_tokens, _FEW_WORDS_TOKENS))
+        each = [first, *drawn(self._style, first)]
+        several = self._turns.several(run, key, text, question, each) if likely is not None else None
+        if several is None:
+            return None
+        evidence = self._books.evidence(run.ask.book)
+        tried = [
+            Tried(one, evidence.support(one.text, passage, run.ask.question), _drawn(passage, law))
+            for (one, _level), law in zip(several, each, strict=True)
+        ]
+        said = tuple((one.text.strip(), level) for one, level in several)
+        return Witness(Heard(passage, score, *likely), said), tried
+
+    def _rechecked(self, run: Run, best: Tried, *, sure: bool) -> Tried:
+        """The answer that is given, checked where every answer is."""
+        passage = best.support.passage
+        law = replace(run.params, temperature=best.drawn["temperature"], top_p=best.drawn["top_p"])
+        params = self._conversations.passage_params(run.ask, law)
+        text = self._text(run.ask, passage, params)
+        done = self._turns.rechecked(
+            run, _key(run.ask, passage), text, self._put(run.ask), params, best.answer
+        )
+        return replace(best, answer=done, sure=sure)
 
     def _asked_in_turn(self, run: Run, search: Search) -> Iterator[Event]:
         """One passage after the other is asked until one says it."""
@@ -175,7 +247,8 @@ class FromPassages(Responder):
         sources = _sources(ask.book, search.asked[: len(search.tried)] or search.order)
         whole = self._turns.finished(done, plan=plan, sources=sources)
         decoded = best.answer.token_ids if best else ()
-        yield replace(whole, decoded=decoded, drawn=best.drawn if best else {})
+        stands = (_stand(best),) if best and best.sure is not None else ()
+        yield replace(whole, decoded=decoded, drawn=best.drawn if best else {}, stands=stands)
 
     def _judged(self, run: Run, ids: Sequence[int]) -> Verified | None:
         """What plain decoding says of an answer, from the passage and under the law that it was drawn by."""
@@ -238,13 +311,7 @@ class FromPassages(Responder):
             except StopIteration as finished:
                 done: Answer = finished.value
                 support = evidence.support(done.text, passage, run.ask.question)
-                how = {
-                    "passage": [passage.start, passage.end],
-                    "temperature": params.temperature,
-                    "top_p": params.top_p,
-                    "instructed": bool(instructions),
-                }
-                return Tried(done, support, how)
+                return Tried(done, support, _drawn(passage, params, instructed=bool(instructions)))
             if not isinstance(event, Delta):
                 yield event
 
@@ -262,6 +329,22 @@ class FromPassages(Responder):
         return one.support.bears_out and answers(
             one.answer.text, ask.question, ask.book.text[passage.start : passage.end]
         )
+
+
+def _drawn(passage: Passage, params: Params, *, instructed: bool = False) -> dict[str, Any]:
+    """From where and by which law; see Finished."""
+    return {
+        "passage": [passage.start, passage.end],
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "instructed": instructed,
+    }
+
+
+def _stand(best: Tried) -> Stand:
+    """What the answer stands on, all of it."""
+    said = len("".join(piece.text for piece in stripped(best.answer.pieces)))
+    return Stand(0, said, *best.support.place, borne_out=bool(best.sure))
 
 
 def _key(ask: Ask, passage: Passage) -> tuple:

@@ -13,20 +13,23 @@ from typing import Any
 
 from core.ask import Params
 from core.cache.query_recorder import Head, Looking
-from core.conversation.answering import Answer, answer
+from core.conversation.answering import Answer, answer, written
 from core.conversation.asking import Conversations, Run
 from core.conversation.attention_tracker import Looker, Stretches
 from core.conversation.contexts import ContextShelf
 from core.conversation.reading import ReadingPlan, ReadingStyle
 from core.conversation.time_estimates import Expectation
 from core.conversation.verification import verify_answer
+from core.decoding.branching import Branch
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.errors import UserError
-from core.events import Event, Finished, Prefill, Preparing, Verified
+from core.events import DecodingStarted, Event, Finished, Prefill, Preparing, RoundStats, Verified
+from core.stats import StatsRecorder
 from core.text.detokenizer import Detokenizer
 from core.text.levelled import stripped
 from core.text.prompt import Prompt, Turn, build
+from core.text.stopping import StopStrings
 from core.text.tokenizer import Tokenizer
 from core.text.words import listed
 from core.text.words import translated as _
@@ -159,13 +162,58 @@ class Turns:
         for event in events:
             if isinstance(event, Done):
                 return None
-            reading = isinstance(event, Prefill) and event.done_tokens < event.total_tokens
-            if not reading and not isinstance(event, Preparing):
+            if not isinstance(event, (Preparing, Prefill)):  # only now the context holds what was read
                 break
             yield event
         found = self._engine.log_probabilities(context, read, [*asked, *refusal])
         before, words, __ = question.partition(own.strip())
         return sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
+
+    def several(
+        self, run: Run, key: tuple, text: Sequence[int], question: str, each: Sequence[Params]
+    ) -> list[tuple[Answer, float]] | None:
+        """Answers to a question about a text that `likelihoods` has just read, one for each of these params,
+        in one batch; each with its log-probability in nats. None where somebody stopped it.
+        """
+        prompt = self._laid_out(text, (), self._tokenizer.encode(question), each[0])
+        needed = len(prompt.ids) + each[0].max_new_tokens + 1
+        context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
+        decode, eos_ids = self._tokenizer.decode, self._engine.eos_ids
+        branches = [Branch(params, StopStrings(params.stop, decode)) for params in each]
+        reused = len(context.ids)
+        seconds = self._engine.several(context, prompt.ids, branches, should_stop=run.should_stop)
+        if seconds is None:
+            return None
+        found = []
+        for one in branches:
+            started = DecodingStarted(
+                "autoregressive",
+                self._engine.model_name,
+                self._engine.context_tokens,
+                len(prompt.ids),
+                reused,
+                temperature=one.params.temperature,
+            )
+            recorder = StatsRecorder(started)
+            for took in seconds[: len(one.tokens)]:
+                recorder.round(RoundStats(1, took))
+            said = written(
+                one.tokens, one.reason, recorder.stats(), decode=decode, eos_ids=eos_ids, stops=one.ends
+            )
+            found.append((said, one.log_probability))
+        return found
+
+    def rechecked(
+        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, done: Answer
+    ) -> Answer:
+        """An answer of `several` with how plain decoding agrees, where every answer is checked."""
+        if not self._verify or not done.token_ids:
+            return done
+        prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
+        needed = len(prompt.ids) + params.max_new_tokens + 1
+        context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
+        self._engine.complete(context)
+        return self._checked(done, context, prompt.ids, params)
 
     def judged(
         self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, ids: Sequence[int]

@@ -80,7 +80,7 @@ class Support:
     """What one passage holds of an answer. `own`: the share of the answer's content words, weighted by how
     rare they are; `score`: of question and answer together, as in a mark; `place`: the sentences that hold
     the most, (start, end) in the book's text; `shown`: all words that the answer adds to the question are
-    among those.
+    among those; `near`: the share of both that stands there.
 
     `bears_out`: the passage knows every name and number of the answer, denies nothing of it (unless the
     question denies, too), and holds a tenth of its words; of one or two words ("sad", "the Eloi") the last is
@@ -94,6 +94,7 @@ class Support:
     own: float
     bears_out: bool
     shown: bool
+    near: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,10 @@ class Evidence:
         near = self.passages[max(0, at - _NEAR) : at + _NEAR + 1]
         return not names or not names.isdisjoint(NAME.findall(self._text[near[0].start : near[-1].end]))
 
+    def text_of(self, passage: Passage) -> str:
+        """The words of a passage."""
+        return self._text[passage.start : passage.end]
+
     def support(self, answer: str, passage: Passage, question: str = "") -> Support:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""
         words, known = terms(answer), set(terms(self._text[passage.start : passage.end]))
@@ -182,7 +187,8 @@ class Evidence:
         # "What did he vow not to do?" "Cut his hair.": the denial stands in the question
         keeps = self._knows if _DENIES.search(question) else self._consistent
         shown = held.near.issuperset(own_words(answer, question))
-        return Support(passage, held.place, held.score, own, enough and keeps(answer, held), shown)
+        borne_out = enough and keeps(answer, held)
+        return Support(passage, held.place, held.score, own, borne_out, shown, held.near_score)
 
     def marks(self, answer: str, question: str = "", looked: Sequence[Looked] = ()) -> tuple[Mark, ...]:
         """One mark for each sentence of an answer, in order; none for lines that quote the book or lead to a
@@ -244,11 +250,11 @@ class Evidence:
             mark = Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
         else:
             mark = self._held_against_nearest(sentence, question, places)
-        if mark.place is not None and question and not self._answers(sentence, question):
+        if mark.place is not None and question and not self.answers(sentence, question):
             return replace(mark, state="nothing", place=None, nearest=self._around(mark.place))
         return mark
 
-    def _answers(self, said: str, question: str) -> bool:
+    def answers(self, said: str, question: str) -> bool:
         """Whether this may be an answer: it has words of its own, and is of the kind that was asked for."""
         return not repeats(said, question) and fits(said, question, self._somebodies, self.is_name)
 

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.quality import quality
 from benchmarks.quality.reading import cases, run, scores
 from core.errors import UserError
+from core.events import Finished, Stand, Stats
 
 TALES = [
     {
@@ -294,8 +295,8 @@ class _Asked(run.Program):
     def __init__(self, said: str) -> None:
         self.said, self.mode, self._read = said, "", lambda path: cases.document("b", STORY)
 
-    def _asked(self, ask):
-        return self.said, 1.0, None
+    def _done(self, ask):
+        return Finished("stop", self.said, Stats(), stands=(Stand(0, 7, 0, 9, borne_out=False),)), 1.0
 
     def _found(self, ask):
         return [], []
@@ -307,6 +308,21 @@ def test_a_row_counts_its_quotations():
     story = program.of_story(cases.Question("own", "s", STORY, "Whom?", ("a lion",), ((0, 15),)))
     book = program.of_books({"book": "b.txt", "path": Path("b.txt"), "question": "Whom?", "keywords": []})
     assert [(row["quotes"], row["exact"]) for row in (story, book)] == [(2, 1)] * 2
+    assert not story["marked"] and not book["marked"], "what is not borne out bears no mark"
+
+
+def test_wrong_answers_and_marks_are_counted_of_all_questions_about_books():
+    """A right answer, one that is wrong, one to what the book does not say, and a refusal; two have marks."""
+    asked = {"keywords": ["lion"], "in_three": True, "quotes": 0}
+    books = [
+        {**asked, "refused": False, "right": True, "marked": True},
+        {**asked, "refused": False, "right": False, "marked": False},
+        {"keywords": [], "refused": False, "marked": True, "quotes": 0},
+        {**asked, "refused": True, "right": False, "marked": False},
+    ]
+    found = run.figures({"books": books})
+    assert (found["books_wrong"], found["marked_right"], found["marked_wrong"]) == (0.5, 1.0, 0.5)
+    assert found["books_right"] == pytest.approx(1 / 3, abs=1e-4)
 
 
 ACROSS = "The lion slept. He ate a goat. | He drank wine. Then he sang of the lion. "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.ask import Params
+from core.decoding.branching import Branch
 from core.decoding.decoder import Round
 from core.engine import Done
 from core.events import Acceptance, DecodingStarted, Prefill, Stats
@@ -78,6 +79,24 @@ class FakeEngine:
         assert not context.closed and context.ids[: len(ids)] == ids, "of a prompt that was just read"
         return self.likely(ids, said)
 
+    def several(
+        self,
+        context: FakeContext,
+        ids: list[int],
+        branches: Sequence[Branch],
+        *,
+        should_stop: Callable[[], bool],
+    ) -> list[float] | None:
+        """Every branch says the reply to its params."""
+        for one in branches:
+            self.prompts.append(list(ids))
+            for token in (*self.reply(ids, one.params), EOS):
+                if one.reason is None:
+                    one.tokens.append(token)
+                    one.log_probability -= 0.1
+                    one.reason = "stop" if token == EOS or one.ends(token) else None
+        return None if should_stop() else [0.01] * max(len(one.tokens) for one in branches)
+
     def new_context(self, capacity_tokens: int) -> FakeContext:
         assert capacity_tokens <= self.context_tokens
         self.contexts.append(FakeContext(capacity_tokens))
@@ -125,8 +144,11 @@ class FakeEngine:
             if should_stop():
                 yield Done("user", Stats(prompt_tokens=len(ids)))
                 return
+            if done == new:  # as the engine: the last of it is held once it is asked to go on
+                yield Prefill(done, new, 0.1, 0.0)
             context.ids = list(ids[: common + done])
-            yield Prefill(done, new, 0.1, 0.0)
+            if done < new:
+                yield Prefill(done, new, 0.1, 0.0)
         tokens = [*self.reply(ids, params), EOS]
         written = 0
         yield DecodingStarted(params.mode, "fake", self.context_tokens, len(ids), common)

@@ -46,6 +46,9 @@ _WORDS = {
     "words_at_3": "right passage among three, by words alone",
     "books_right": "questions about four books answered with the right words",
     "books_answered_unsaid": "questions that the books do not answer, answered all the same",
+    "books_wrong": "questions about books answered wrongly, of all",
+    "marked_right": "right answers about books that bear a mark",
+    "marked_wrong": "wrong answers about books that bear a mark",
     "books_in_three": "right words among three passages of a book",
     "quotes_exact": "quotations below answers that stand in the text word for word",
     "rouge1": "ROUGE-1 of whole stories' summaries, to the nearest of a story's references",
@@ -153,7 +156,8 @@ class Program:
             fit="passages",
             params=self._greedy(_ANSWER_TOKENS),
         )
-        said, seconds, share = self._asked(ask)
+        done, seconds = self._done(ask)
+        said = done.text.strip()
         found, heard = self._found(ask)
         right = scores.holding(one.text, one.gold, one.answers, [(p.start, p.end) for p in passages(book)])
         hits = [(p.start, p.end) in right for p in found]
@@ -170,7 +174,8 @@ class Program:
             "passage_at_3": any(hits[:3]),
             "quotes": quotes,
             "exact": exact,
-            "agreed": share,
+            "agreed": done.drawn.get("agreed"),
+            "marked": self._marked(done, ask),
             "heard": [(*one, hit) for one, hit in zip(heard, hits, strict=True)],
             "seconds": seconds,
         }
@@ -184,14 +189,16 @@ class Program:
             fit="passages",
             params=self._greedy(_ANSWER_TOKENS),
         )
-        said, seconds, share = self._asked(ask)
+        done, seconds = self._done(ask)
+        said = done.text.strip()
         first = said.split("\n\n")[0].strip()
         found, heard = self._found(ask)
         held = [ask.book.text[p.start : p.end] for p in found[:3]]
         kept = {name: one[name] for name in ("book", "question", "keywords")}
         row = {**kept, "said": said, "refused": first.startswith(_UNSAID), "seconds": seconds}
         quotes, exact = scores.quotes(said, ask.book.text)
-        row |= {"quotes": quotes, "exact": exact, "agreed": share, "heard": heard}
+        row |= {"quotes": quotes, "exact": exact, "heard": heard}
+        row |= {"agreed": done.drawn.get("agreed"), "marked": self._marked(done, ask)}
         if one["keywords"]:
             row["right"] = not row["refused"] and scores.right(first, one["keywords"])
             row["in_three"] = any(scores.right(text, one["keywords"]) for text in held)
@@ -235,10 +242,12 @@ class Program:
     def _greedy(self, tokens: int) -> dict[str, Any]:
         return {"max_new_tokens": tokens, "temperature": 0.0, "seed": 1, "mode": self.mode}
 
-    def _asked(self, ask: Ask) -> tuple[str, float, float | None]:
-        """What is said, the seconds it took, and how far the answers that were drawn agree with it."""
-        done, seconds = self._done(ask)
-        return done.text.strip(), seconds, done.drawn.get("agreed")
+    def _marked(self, done: Finished, ask: Ask) -> bool:
+        """Whether an answer bears the mark of one that stands in the book."""
+        if done.stands:
+            return all(one.borne_out for one in done.stands)
+        marks = self.session._books.evidence(ask.book).marks(done.text.strip(), ask.question)
+        return bool(marks) and all(one.place is not None for one in marks)
 
     def _done(self, ask: Ask) -> tuple[Finished, float]:
         """The end of an answer, and the seconds it took."""
@@ -306,6 +315,8 @@ def figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     own = [row for row in gold if row["kind"] == "own"]
     books = rows.get("books", [])
     asked, unsaid = [r for r in books if r["keywords"]], [r for r in books if not r["keywords"]]
+    wrong = [row for row in books if not row["refused"] and not row.get("right")]
+    judged = [row for row in books if "marked" in row]  # earlier rows do not say it
     summaries = rows.get("summaries", [])
     names = sum(row["names"] for row in summaries)
     quoting = [row for row in (*story, *books) if row.get("quotes")]
@@ -337,6 +348,9 @@ def figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "summary_mid_sentence": _of([scores.mid_sentence(said) for said in told]),
         "books_right": _mean(asked, "right"),
         "books_answered_unsaid": _share(unsaid, "refused", without=True),
+        "books_wrong": round(len(wrong) / len(books), 4) if books else None,
+        "marked_right": _mean([row for row in judged if row.get("right")], "marked"),
+        "marked_wrong": _mean([row for row in judged if row in wrong], "marked"),
         "books_in_three": _mean(asked, "in_three"),
         "cases": {name: len(held) for name, held in rows.items()},
     }

@@ -1,0 +1,155 @@
+"""Which of many answers from several passages is given, and whether one is: a logistic model over what the
+reader and the words say of question, passage and answer. Values in, values out; it is learned by
+tools.embedded_reader.verifier.
+
+A small model's likeliest answer is wrong more often than right about a book that it does not know. What it
+would say from other passages, how sure it is, and what stands near what, together tell which to trust
+(selective question answering: Kamath et al. 2020, https://arxiv.org/abs/2006.09462).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from core.conversation.answer_validation import answers, refuses
+from core.conversation.consensus import Bag, bag, overlap
+from core.conversation.reranking import Heard
+from core.evidence.support import Evidence, Support
+from core.paths import ROOT
+
+_WHO = re.compile(r"\W*(?:who|whom|whose)\b", re.IGNORECASE)
+_COUNTED = re.compile(r"\bhow (?:many|much|old|long)|\bwhen\b", re.IGNORECASE)
+_NAMED = re.compile(r"\bnames?\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A passage with what was said from it: each answer with its log-probability in nats, the likeliest
+    first.
+    """
+
+    heard: Heard
+    said: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Answer number `at` of witness number `witness`, with what its passage holds of it."""
+
+    witness: int
+    at: int
+    support: Support
+    features: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Log-odds that an answer is right: bias + weights * features. One is given from `given` on, and bears a
+    mark from `marked` on.
+    """
+
+    bias: float
+    weights: tuple[float, ...]
+    given: float
+    marked: float
+
+    def score(self, one: Candidate) -> float:
+        """Its log-odds."""
+        return self.bias + math.fsum(map(float.__mul__, self.weights, one.features))
+
+    def best(self, found: Sequence[Candidate]) -> tuple[Candidate, float] | None:
+        """The likeliest to be right, the first of equals, with its score; None of none."""
+        scored = [(one, self.score(one)) for one in found]
+        return max(scored, key=lambda one: one[1], default=None)
+
+
+@lru_cache(maxsize=1)
+def load(name: str) -> Verifier:
+    """The verifier that comes with the program under this path in assets/models."""
+    held = json.loads((ROOT / "assets" / "models" / name).read_text(encoding="utf-8"))
+    assert list(held["weights"]) == list(NAMES), "the verifier was learned on other features: learn it anew"
+    return Verifier(held["bias"], tuple(held["weights"].values()), held["given"], held["marked"])
+
+
+def candidates(question: str, heard: Sequence[Witness], evidence: Evidence) -> list[Candidate]:
+    """Every answer that is one to the question, each text once a passage."""
+    if not heard:
+        return []
+    table = _Table(question, heard, evidence)
+    return [
+        Candidate(number, at, *table.row(number, at))
+        for number, one in enumerate(heard)
+        for at, text in _distinct(one)
+        if evidence.answers(text, question) and answers(text, question, evidence.text_of(one.heard.passage))
+    ]
+
+
+def _distinct(one: Witness) -> list[tuple[int, str]]:
+    first: dict[str, int] = {}
+    for at, (text, _level) in enumerate(one.said):
+        if not _refused(text):
+            first.setdefault(text, at)
+    return [(at, text) for text, at in first.items()]
+
+
+def _refused(text: str) -> bool:
+    return not text.strip() or refuses(text)
+
+
+class _Table:
+    """What is known of all passages of one question."""
+
+    def __init__(self, question: str, heard: Sequence[Witness], evidence: Evidence) -> None:
+        self._question, self._heard, self._evidence = question, heard, evidence
+        self._bags = [[bag(text) for text, _ in one.said if not _refused(text)] for one in heard]
+        likeliest = max(one.heard.asked for one in heard)
+        # how much each passage's answers count: as the question is likely behind it, at temperature 2
+        self._shares = [math.exp((one.heard.asked - likeliest) / 2) for one in heard]
+        asks = (_WHO.match, _NAMED.search, _COUNTED.search)
+        self._asked = tuple(float(bool(one(question))) for one in asks)
+
+    def row(self, number: int, at: int) -> tuple[Support, tuple[float, ...]]:
+        """The support of an answer, and its features in the order of `NAMES`."""
+        one, (text, level) = self._heard[number], self._heard[number].said[at]
+        words, passage = bag(text), one.heard.passage
+        agreement = [self._agreement(words, other) for other in range(len(self._heard))]
+        others = [*agreement[:number], *agreement[number + 1 :]]
+        weighted = sum(map(float.__mul__, self._shares, agreement)) / sum(self._shares)
+        support = self._evidence.support(text, passage, self._question)
+        return support, (
+            one.heard.refused,
+            float(number == 0),
+            agreement[number],
+            weighted,
+            max(others, default=0.0),
+            level,
+            float(support.bears_out),
+            support.own,
+            support.near,
+            *self._asked,
+        )
+
+    def _agreement(self, words: Bag, number: int) -> float:
+        """The mean overlap with all that was said from a passage; a refusal has none."""
+        return sum(overlap(words, other) for other in self._bags[number]) / len(self._heard[number].said)
+
+
+NAMES = (
+    "log-probability of the refusal",
+    "first passage by words",
+    "agreement within the passage",
+    "agreement over all passages",
+    "agreement with another passage",
+    "log-probability",
+    "borne out",
+    "support of the answer",
+    "support of three sentences",
+    "asks who",
+    "asks for a name",
+    "asks for a number or time",
+)

@@ -1,0 +1,183 @@
+"""Which of many answers is given: features, scores, and what a session does with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from app.web.citations import Citations
+from core.conversation import verifier
+from core.conversation.reranking import Heard
+from core.conversation.verification import Agreement
+from core.conversation.verifier import NAMES, Candidate, Verifier, Witness, candidates
+from core.errors import UserError
+from core.events import Reading
+from core.evidence.support import Evidence
+from tests.support.fakes import CharTokenizer
+from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, reader, told
+from tests.support.talks import STYLE, ask, encoded, finished, make
+
+AGREED = tuple(float(name == "agreement over all passages") for name in NAMES)
+JUDGED = dataclasses.replace(STYLE, doubt=-2.0, consensus=2, verifier="a")
+BORNE_OUT = tuple(float(name == "borne out") for name in NAMES)
+
+
+def judging(replies, given: float, marked: float, weights=AGREED):
+    """A session whose verifier goes by these weights."""
+    session, engine = make(replies if callable(replies) else reader(replies), style=JUDGED)
+    return session, engine, Verifier(0.0, weights, given, marked)
+
+
+@pytest.fixture
+def uses(monkeypatch):
+    return lambda judge: monkeypatch.setattr(verifier, "load", lambda name: judge)
+
+
+def said(witnesses: list[Witness], found: list[Candidate]) -> list[str]:
+    return [witnesses[one.witness].said[one.at][0] for one in found]
+
+
+def witnesses(evidence: Evidence, *texts: tuple[str, ...]) -> list[Witness]:
+    passages = evidence.passages
+    return [
+        Witness(Heard(passages[at], 1.0, -50.0, -9.0), tuple((text, -1.0) for text in several))
+        for at, several in enumerate(texts)
+    ]
+
+
+def test_refusals_echoes_and_other_kinds_are_no_candidates():
+    evidence = Evidence(told())
+    heard = witnesses(evidence, ("The silver key.", REFUSAL, "", "Under the plank.", "Under the plank."))
+    assert said(heard, candidates(QUESTION, heard, evidence)) == ["Under the plank."]
+    heard = witnesses(evidence, ("Under the plank.", "Three."))
+    assert said(heard, candidates("How many keys had Oddo?", heard, evidence)) == ["Three."]
+
+
+def test_an_answer_that_other_passages_agree_with_is_worth_more():
+    evidence = Evidence(told())
+    heard = witnesses(evidence, ("the jetty", "a boat"), ("the jetty", REFUSAL), ("an owl", "an owl"))
+    judge = Verifier(0.0, AGREED, 0.0, 0.0)
+    best, score = judge.best(candidates("What did the ferryman see?", heard, evidence))
+    assert said(heard, [best]) == ["the jetty"]
+    assert score == pytest.approx((0.5 + 0.5 + 0.0) / 3)  # of a boat and a refusal nothing is in common
+
+
+def test_all_passages_are_asked_and_the_likeliest_to_be_right_is_given(uses):
+    """The first passage says something else; its answer was given before the others were asked."""
+    session, _, judge = judging({**HIDDEN, "priest": LOST}, 0.5, 0.5, BORNE_OUT)
+    uses(judge)
+    events = ask(session, told(), QUESTION, fit="passages")
+    done = finished(events)
+    read = [one for one in events if isinstance(one, Reading)]
+    assert len(read) == read[0].total and done.stats.answers == 3 * len(read)
+    assert done.text.split("\n\n")[0] in (LOST, HIDDEN["third plank"])
+    assert set(done.drawn) == {"passage", "temperature", "top_p", "instructed"}
+
+
+@pytest.mark.parametrize(("given", "marked"), [(0.01, 0.02), (0.01, 9.0), (9.0, 9.0)])
+def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(uses, given, marked):
+    session, _engine, judge = judging(HIDDEN, given, marked)
+    uses(judge)
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    if given > 1:
+        assert done.text.startswith("The book does not seem to say. Nearest passages:") and not done.stands
+        return
+    answer = done.text.split("\n\n")[0]
+    (stand,) = done.stands
+    assert done.text[stand.start : stand.end] == answer == HIDDEN["third plank"]
+    assert stand.borne_out is (marked < 1)
+    cited = Citations()(done.text, told(), QUESTION, (), done.stands)
+    (sign,) = [one for one in cited.citations if one.kind]
+    assert sign.kind == ("agrees" if marked < 1 else "nothing")
+    assert "third plank" in told().text[sign.offset : sign.offset + sign.length]
+
+
+def test_a_stop_between_passages_gives_nothing(uses):
+    session, engine, judge = judging(HIDDEN, 0.0, 0.0)
+    uses(judge)
+    done = finished(
+        ask(session, told(), QUESTION, fit="passages", should_stop=lambda: len(engine.prompts) > 4)
+    )
+    assert done.reason == "user" and done.text == ""
+
+
+def test_where_nothing_is_said_the_nearest_passages_are_shown(uses):
+    session, _engine, judge = judging({}, -9.0, 9.0)
+    uses(judge)
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.startswith("The book does not seem to say. Nearest passages:") and "\n> " in done.text
+
+
+def test_a_passage_is_read_once_for_all_that_is_asked_of_it(uses):
+    """It was read again for its likelihoods, and once more for the first answer."""
+    session, engine, judge = judging(HIDDEN, 0.0, 0.0)
+    uses(judge)
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.startswith(HIDDEN["third plank"])
+    assert sum(fed > 300 for fed in engine.fed) == len({tuple(one[:500]) for one in engine.prompts})
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["", "?!", "Wo ist der silberne Schlüssel?", "Where is the silver key of Moby Dick and of Oddo?"],
+)
+def test_odd_questions_are_answered_or_said_not_to_be(uses, question: str):
+    session, _engine, judge = judging({}, 9.0, 9.0)
+    uses(judge)
+    done = finished(ask(session, told(), question, fit="passages"))
+    assert done.text.startswith("The book does not seem to say.")
+
+
+def test_a_question_of_5000_words_is_refused_in_words(uses):
+    session, _engine, judge = judging(HIDDEN, 0.0, 0.0)
+    uses(judge)
+    with pytest.raises(UserError, match="shorter question"):
+        ask(session, told(), "Where is the silver key? " * 1000, fit="passages")
+
+
+def test_the_one_that_comes_with_the_program_knows_the_features():
+    held = verifier.load.__wrapped__("smollm2-135m-reader/verifier.json")
+    assert len(held.weights) == len(NAMES) and held.given <= held.marked
+
+
+def test_one_learned_on_other_features_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(verifier, "ROOT", tmp_path)
+    (tmp_path / "assets" / "models").mkdir(parents=True)
+    record = {"bias": 0.0, "weights": {"luck": 1.0}, "given": 0.0, "marked": 0.0}
+    (tmp_path / "assets" / "models" / "a.json").write_text(json.dumps(record))
+    with pytest.raises(AssertionError, match="learn it anew"):
+        verifier.load.__wrapped__("a.json")
+
+
+def test_the_answers_of_one_passage_are_one_batch(uses):
+    """Drawn one after another each took as long as all of them do."""
+    # what reading takes of them is never said
+    order = iter(map(encoded, (REFUSAL, "Under the jetty.", "In the well.", "In the well.")))
+
+    def reply(ids, params):
+        return next(order) if "third plank" in CharTokenizer().decode(ids) else encoded(REFUSAL)
+
+    session, engine, judge = judging(reply, 0.0, 9.0)
+    uses(judge)
+    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    assert done.text.startswith("In the well."), "two of three say so"
+    assert done.drawn["temperature"] == 0.7 and done.stats.mode == "autoregressive"
+
+
+def test_where_answers_are_checked_the_one_that_is_given_is(uses, monkeypatch):
+    """In its passage and under its law: the others are not told, and a check takes as long as an answer."""
+    checked = []
+
+    def verify(model, context, ids, start, params):
+        checked.append((params.temperature, len(ids) - start))
+        return Agreement(len(ids) - start, len(ids) - start, 0, 0, 0.0, 0.1, -1.0)
+
+    monkeypatch.setattr("core.conversation.turns.verify_answer", verify)
+    session, _engine = make(reader(HIDDEN), style=JUDGED, verify=True)
+    uses(Verifier(0.0, AGREED, 0.0, 9.0))
+    done = finished(ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.0}))
+    assert checked == [(0.0, len(HIDDEN["third plank"]))]
+    assert any(note.startswith("Checked against plain decoding") for note in done.notes)
+    assert done.stats.verified.mismatches == 0

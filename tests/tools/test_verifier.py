@@ -1,0 +1,72 @@
+"""The verifier is learned from its table, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from core.paths import ROOT
+from tools.embedded_reader.verifier import Asked, judged, learned, load, right, save, thresholds, verifier
+
+TABLE = ROOT / "tools" / "embedded_reader" / "verifier-table.json.gz"
+SHIPPED = ROOT / "assets" / "models" / "smollm2-135m-reader" / "verifier.json"
+
+
+def test_learning_it_anew_gives_what_is_shipped():
+    """Float64 and Newton's method: another machine's last bits do not reach the sixth place."""
+    held = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    found = verifier(load(TABLE))
+    assert list(found["weights"]) == list(held["weights"])
+    assert list(found["weights"].values()) == pytest.approx(list(held["weights"].values()), abs=2e-6)
+    assert (found["bias"], found["given"], found["marked"]) == pytest.approx(
+        (held["bias"], held["given"], held["marked"]), abs=2e-3
+    )
+
+
+def test_questions_that_were_left_out_are_judged_as_the_log_says():
+    """A verifier that is worse than the one that was measured must not be shipped by accident."""
+    asked = load(TABLE)
+    found = judged(asked)
+    given, marked = thresholds(found)
+    answered = [hit for score, hit in found if score >= given]
+    sure = [hit for score, hit in found if score >= marked]
+    assert len(asked) == 207
+    assert answered.count(False) <= 0.2 * len(asked) and sum(answered) / len(answered) >= 0.5
+    assert sure.count(False) <= 0.1 * answered.count(False) and sum(sure) / sum(answered) >= 0.5
+
+
+def test_what_tells_right_from_wrong_is_learned_and_every_question_weighs_the_same():
+    """One question with many wrong candidates must not drown the others."""
+    plain = [Asked("b", str(at), (((1.0, 0.5), True), ((0.0, 0.5), False))) for at in range(20)]
+    _bias, weights = learned(plain)
+    assert weights[0] > 1 and abs(weights[1]) < 1e-6
+    crowded = Asked("b", "x", tuple(((1.0, 0.5), False) for _ in range(200)))
+    assert learned([*plain, crowded])[1][0] > 0.5
+
+
+def test_thresholds_let_as_many_wrong_ones_through_as_they_may():
+    scores = [(10.0 - at, at % 5 != 4) for at in range(20)]  # wrong: number 4, 9, 14, 19
+    given, marked = thresholds(scores)
+    assert sum(not hit for score, hit in scores if score >= given) == 4  # .2 of 20
+    assert not any(not hit for score, hit in scores if score >= marked)
+    assert thresholds([(1.0, False)]) == (float("inf"), float("inf"))
+
+
+def test_a_table_is_what_was_saved(tmp_path):
+    asked = [Asked("b", "q", (((1.0, -0.25), True),)), Asked("b", "none", ())]
+    save(tmp_path / "t.gz", asked)
+    assert load(tmp_path / "t.gz") == asked
+
+
+@pytest.mark.parametrize(
+    ("said", "keywords", "hit"),
+    [
+        ("The Eloi.", ["eloi"], True),
+        ("Red weed", ["blue|red", "weed"], True),
+        ("Red", ["red", "weed"], False),
+    ],
+)
+def test_right_is_what_has_all_keywords(said, keywords, hit):
+    assert right(said, keywords) is hit
+    assert not right(said, None)

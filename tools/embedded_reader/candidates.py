@@ -1,0 +1,74 @@
+"""What the reader says to questions about books that it was not taught on, for the verifier to learn from:
+
+    python -m tools.embedded_reader.candidates --books FOLDER --out FILE
+
+The questions stand in questions.json, each with words that a right answer has (none: the book does not say),
+by the names of books in FOLDER. A line a question: the passages that it points at, with what the program
+itself says from each. What is there is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from core.ask import Ask, Params
+from core.conversation.asking import Run
+from core.conversation.session import Session
+from core.documents import read_document
+from core.documents.document import Document
+
+QUESTIONS = Path(__file__).with_name("questions.json")
+ANSWERS = 10  # of each passage: the likeliest, and so many less one that are drawn
+TOKENS = 32
+
+
+def heard(session: Session, book: Document, question: str) -> Iterator[dict[str, Any]]:
+    """What is said from every passage that the question points at."""
+    ask = Ask(question, book, conversation_id=question, fit="passages")
+    run = Run(ask, Params(max_new_tokens=TOKENS, temperature=0.0, seed=1), lambda: False)
+    passages = session._from_passages
+    events = passages.witnesses(run, passages.found(ask, session.reading_plan(book, fit="passages")))
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            found = end.value
+            break
+    for one, _tried in found:
+        passage = [one.heard.passage.start, one.heard.passage.end]
+        kept = {name: getattr(one.heard, name) for name in ("words", "asked", "refused")}
+        yield {"passage": passage, **kept, "said": one.said}
+
+
+def main() -> None:
+    """The command."""
+    from benchmarks.quality.reading.run import Program
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--books", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    program = Program("SmolLM2-135M-Instruct", "autoregressive")
+    style = replace(program.style, consensus=ANSWERS - 1)
+    session = Session(program.engine, program.tokenizer, style)
+    known = given.out.read_text(encoding="utf-8").splitlines() if given.out.exists() else []
+    done = {(line["file"], line["question"]) for line in map(json.loads, known)}
+    with given.out.open("a", encoding="utf-8") as out:
+        for name, questions in json.loads(QUESTIONS.read_text(encoding="utf-8")).items():
+            book = read_document(given.books / name)
+            for one in questions:
+                if (name, one["question"]) not in done:
+                    said = list(heard(session, book, one["question"]))
+                    out.write(json.dumps({"file": name, **one, "heard": said}, ensure_ascii=False) + "\n")
+                    out.flush()
+
+
+if __name__ == "__main__":
+    main()

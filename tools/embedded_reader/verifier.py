@@ -1,0 +1,180 @@
+"""Learns which of the reader's answers to trust (core.conversation.verifier).
+
+    python -m tools.embedded_reader.verifier table --books FOLDER CANDIDATES ... --out TABLE
+    python -m tools.embedded_reader.verifier learn TABLE --out VERIFIER
+
+The first turns what tools.embedded_reader.candidates has written into features and whether each answer is
+right; the second is a logistic regression on them, by Newton's method in float64, where each question weighs
+the same. Thresholds come from questions that were left out of the learning, book by book.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.conversation.reranking import Heard
+from core.conversation.verifier import NAMES, Witness, candidates
+from core.documents import read_document
+from core.evidence.support import Evidence
+
+_RIDGE = 0.01  # on standardised features
+_STEPS = 30
+_WRONG_GIVEN, _WRONG_MARKED = 0.2, 0.1  # of all questions; of the wrong answers that are given
+_FOLDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question: features and whether it is right, of each candidate."""
+
+    book: str
+    question: str
+    rows: tuple[tuple[tuple[float, ...], bool], ...]
+
+
+def table(lines: Sequence[dict[str, Any]], books: Path) -> Iterator[Asked]:
+    """The candidates of questions about books in a folder, with their features."""
+    known: dict[str, Evidence] = {}
+    for line in lines:
+        name = line["file"]
+        evidence = known.get(name) or Evidence(read_document(books / name))
+        known[name] = evidence
+        places = {(one.start, one.end): one for one in evidence.passages}
+        heard = [
+            Witness(
+                Heard(places[tuple(one["passage"])], one["words"], one["asked"], one["refused"]),
+                tuple((text, level) for text, level in one["said"]),
+            )
+            for one in line["heard"]
+        ]
+        found = candidates(line["question"], heard, evidence) if heard else []
+        texts = [heard[one.witness].said[one.at][0] for one in found]
+        rows = ((one.features, right(text, line["keywords"])) for one, text in zip(found, texts, strict=True))
+        yield Asked(name, line["question"], tuple(rows))
+
+
+def right(said: str, keywords: Sequence[str] | None) -> bool:
+    """Whether all keywords occur, `a|b` being alternatives; never where the book does not say."""
+    return bool(keywords) and all(re.search(word, said, re.IGNORECASE) for word in keywords)
+
+
+def learned(asked: Sequence[Asked]) -> tuple[float, tuple[float, ...]]:
+    """The bias and weights that suit these questions best."""
+    rows = [(features, hit, 1 / len(one.rows)) for one in asked for features, hit in one.rows]
+    x = torch.tensor([features for features, _hit, _weight in rows], dtype=torch.float64)
+    y = torch.tensor([float(hit) for _features, hit, _weight in rows], dtype=torch.float64)
+    weight = torch.tensor([share for _features, _hit, share in rows], dtype=torch.float64)
+    mean, spread = x.mean(0), x.std(0).clamp(min=1e-9)
+    z = torch.cat([torch.ones(len(x), 1, dtype=torch.float64), (x - mean) / spread], 1)
+    ridge = torch.full((z.shape[1],), 2 * _RIDGE * float(weight.sum()), dtype=torch.float64)
+    ridge[0] = 1e-9
+    b = torch.zeros(z.shape[1], dtype=torch.float64)
+    for _step in range(_STEPS):
+        p = torch.sigmoid(z @ b)
+        slope = z.T @ (weight * (y - p)) - ridge * b
+        curve = (z * (weight * p * (1 - p))[:, None]).T @ z + torch.diag(ridge)
+        b = b + torch.linalg.solve(curve, slope)
+    own = b[1:] / spread
+    return float(b[0] - own @ mean), tuple(own.tolist())
+
+
+def judged(asked: Sequence[Asked]) -> list[tuple[float, bool]]:
+    """Score and rightness of the answer that would be given to each question, by a verifier that was not
+    taught on it.
+    """
+    found = []
+    for fold in range(_FOLDS):
+        bias, weights = learned([one for at, one in enumerate(asked) if at % _FOLDS != fold])
+        for one in asked[fold::_FOLDS]:
+            scored = [(_score(bias, weights, features), hit) for features, hit in one.rows]
+            found.append(max(scored, default=(float("-inf"), False)))
+    return found
+
+
+def thresholds(found: Sequence[tuple[float, bool]]) -> tuple[float, float]:
+    """From which score on an answer is given, and marked: as low as the shares of wrong ones allow."""
+    ranked = sorted(found, reverse=True)
+    given = _lowest(ranked, _WRONG_GIVEN * len(found))
+    wrong = sum(not hit for score, hit in found if score >= given)
+    return given, _lowest(ranked, _WRONG_MARKED * wrong)
+
+
+def _lowest(ranked: Sequence[tuple[float, bool]], most: float) -> float:
+    """The score from which at most so many are wrong."""
+    wrong, lowest = 0, float("inf")
+    for score, hit in ranked:
+        wrong += not hit
+        if wrong > most:
+            return lowest
+        lowest = score
+    return lowest
+
+
+def _score(bias: float, weights: Sequence[float], features: Sequence[float]) -> float:
+    return bias + sum(map(float.__mul__, weights, features))
+
+
+def verifier(asked: Sequence[Asked]) -> dict[str, Any]:
+    """What assets/models keeps of it."""
+    bias, weights = learned(asked)
+    given, marked = thresholds(judged(asked))
+    return {
+        "given": round(given, 3),
+        "marked": round(marked, 3),
+        "bias": round(bias, 6),
+        "weights": {name: round(value, 6) for name, value in zip(NAMES, weights, strict=True)},
+    }
+
+
+def load(path: Path) -> list[Asked]:
+    """A table as `save` wrote it."""
+    held = json.loads(gzip.decompress(path.read_bytes()))
+    return [
+        Asked(book, question, tuple((tuple(row), bool(hit)) for row, hit in rows))
+        for book, question, rows in held
+    ]
+
+
+def save(path: Path, asked: Sequence[Asked]) -> None:
+    """Writes a table, features to four places."""
+    held = [
+        (one.book, one.question, [([round(x, 4) for x in row], int(hit)) for row, hit in one.rows])
+        for one in asked
+    ]
+    path.write_bytes(gzip.compress(json.dumps(held, separators=(",", ":")).encode(), mtime=0))
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    steps = parser.add_subparsers(dest="step", required=True)
+    first = steps.add_parser("table")
+    first.add_argument("candidates", type=Path, nargs="+")
+    first.add_argument("--books", type=Path, required=True)
+    second = steps.add_parser("learn")
+    second.add_argument("table", type=Path)
+    for one in (first, second):
+        one.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    if given.step == "table":
+        texts = [path.read_text(encoding="utf-8") for path in given.candidates]
+        save(
+            given.out, list(table([json.loads(x) for text in texts for x in text.splitlines()], given.books))
+        )
+        return
+    given.out.write_text(json.dumps(verifier(load(given.table)), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
