@@ -46,13 +46,13 @@ PER_QUESTION = tuple(one.name for one in fields(Params) if one.name in RULES)
 
 
 def params_of(settings: Settings) -> dict[str, Any]:
-    """What the settings say of an answer, for `Ask.params`; what they leave open is left to the model."""
+    """What the settings say of an answer, for `Request.params`; what they leave open is left to the model."""
     values = {name: getattr(settings, name) for name in PER_QUESTION}
     return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class HistoryTurn:
     """What was asked before and answered; `ids`: the answer's tokens as they were produced, where known;
     `instructions`: those it was asked with.
     """
@@ -64,7 +64,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """One question, or the wish for a summary (`question` None), about a book, or without one.
 
     `params`: fields of Params, those of the settings by `params_of`; what is left open is the model's own.
@@ -88,7 +88,7 @@ class Ask:
     ticked: tuple[int, ...] = ()
     fit: str = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
-    history: tuple[Exchange, ...] = ()
+    history: tuple[HistoryTurn, ...] = ()
     fresh: bool = False
     until: int | None = None
     summary_length: str = "page"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from core.hardware.loading import LoadTime
     from core.model.store.catalogue import CatalogueEntry
     from core.model.store.evidence_heads import Heads
-    from core.planning.offers import Choice
+    from core.planning.offers import PlannedModel
     from core.planning.plan import Plan
     from core.text.tokenizer import Tokenizer
 
@@ -49,7 +49,7 @@ def open_session(settings: Settings, *, hear: Callable[[Loading], None] = lambda
     from core.hardware.measured import Measurements
 
     load = LoadTime(Measurements(paths.data_dir()), settings.model or "")
-    with Told(hear, load.left_s) as tell:
+    with ProgressReporter(hear, load.left_s) as tell:
         session = _opened(settings, tell, load)
     load.done()
     return session
@@ -72,8 +72,8 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
 
     import psutil
 
-    from core.cache.query_recorder import Head
-    from core.conversation.part_summaries import NoteStore
+    from core.cache.query_recorder import AttentionHead
+    from core.conversation.part_summaries import PartSummaryStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
     from core.model.store.model_folder import mapped_files
@@ -87,15 +87,15 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
         tokenizer,
         ReadingStyle.from_record(choice.entry.reading),
         allowance_bytes=allowance,
-        notes=NoteStore(paths.subdir("notes")),
+        notes=PartSummaryStore(paths.subdir("notes")),
         verify=settings.verify,
         read_whole_s=settings.read_whole_s,
-        heads=[Head(*one) for one in heads],
+        heads=[AttentionHead(*one) for one in heads],
         mapped_files=mapped,
     )
 
 
-class Told:
+class ProgressReporter:
     """Says what is under way and how long it may take, when that changes and every second besides: a number
     that stands still looks like a program that hangs.
     """
@@ -110,7 +110,7 @@ class Told:
         self._now = stage, share
         self._hear(Loading(stage, share, self._left_s()))
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> ProgressReporter:
         self._thread.start()
         return self
 
@@ -124,26 +124,26 @@ class Told:
                 self._hear(Loading(*self._now, self._left_s()))
 
 
-def _planned(settings: Settings) -> tuple[Choice, Callable[[int], Plan]]:
+def _planned(settings: Settings) -> tuple[PlannedModel, Callable[[int], Plan]]:
     """The model and its plan, and how to plan again with fewer layers on the device."""
     from core.hardware.probe import probe
     from core.model.store.fetch import is_downloaded
-    from core.planning.offers import choose, plan_for
+    from core.planning.offers import choose_model, plan_model
     from core.planning.stored_facts import known_in
 
     _look_first(settings)
     machine, known = probe(paths.data_dir()), known_in(paths.data_dir())
-    choice = choose(machine, settings, is_downloaded=is_downloaded, known=known)
+    choice = choose_model(machine, settings, is_downloaded=is_downloaded, known=known)
 
     def replan(layers: int) -> Plan:
         again = as_planned(settings, choice)
         fewer = replace(again, on_chip_layers=layers, context_tokens=choice.plan.context_tokens)
-        return plan_for(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
+        return plan_model(machine, fewer, choice.entry, is_there=is_downloaded, known=known).plan
 
     return choice, replan
 
 
-def as_planned(settings: Settings, choice: Choice) -> Settings:
+def as_planned(settings: Settings, choice: PlannedModel) -> Settings:
     """The settings with device and formats of a plan fixed: what is loaded and kept already stays usable."""
     plan, weights = choice.plan, settings.weights
     if not choice.entry.shape.coded_weights:  # a checkpoint of 16 bits: as it is, or as it was rounded
@@ -163,7 +163,7 @@ def _look_first(settings: Settings) -> None:
             entry_safely(file)
 
 
-def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
+def _folders(choice: PlannedModel, progress: Progress) -> tuple[Path, Path | None]:
     """Where target and draft model lie."""
     from core.model.store.fetch import model_folder
 
@@ -172,7 +172,7 @@ def _folders(choice: Choice, progress: Progress) -> tuple[Path, Path | None]:
     return model_folder(choice.entry, progress, weights=rounded), draft
 
 
-def _heads(choice: Choice, folder: Path) -> Heads:
+def _heads(choice: PlannedModel, folder: Path) -> Heads:
     """The heads that say where the model looked."""
     from core.hardware.measured import Measurements
     from core.model.store.evidence_heads import chosen_heads
@@ -182,7 +182,7 @@ def _heads(choice: Choice, folder: Path) -> Heads:
 
 def _loaded(
     settings: Settings,
-    choice: Choice,
+    choice: PlannedModel,
     folder: Path,
     draft: Path | None,
     replan: Callable[[int], Plan],

@@ -22,7 +22,7 @@ from core.errors import UserError
 from core.paths import ROOT
 from core.text import rules
 from core.text.rules import Rule
-from core.text.words import LANGUAGES, listed
+from core.text.words import LANGUAGES, listed_texts
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -249,7 +249,7 @@ def use_data_dir(settings: Settings) -> None:
 
 
 def stay_offline(settings: Settings) -> None:
-    """With `offline`, this process and its children fetch nothing (core.model.store.hub.offline)."""
+    """With `offline`, this process and its children fetch nothing (core.model.store.hub.is_offline)."""
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client listens to it, too
 
@@ -298,7 +298,7 @@ def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Set
         except (ValueError, OverflowError):
             problems.append(_not_allowed(str(key), value, rule.allowed))
     if problems:
-        raise UserError(listed((listed((source, one), ": ") for one in problems), "\n"))
+        raise UserError(listed_texts((listed_texts((source, one), ": ") for one in problems), "\n"))
     return replace(settings, **parsed)
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from core.ask import Params
-from core.cache.base import Observer, TargetKVCache
+from core.cache.base import KeyHook, TargetKVCache
 from core.cache.snapshot import SnapshotStore
-from core.decoding.branching import Branch, grow
+from core.decoding.branching import AnswerBranch, grow_branches
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Ends, Refresh, Round, never
 from core.errors import UserError
@@ -193,7 +193,7 @@ class Engine:
         self,
         context: Context,
         ids: Sequence[int],
-        branches: Sequence[Branch],
+        branches: Sequence[AnswerBranch],
         *,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> list[float] | None:
@@ -205,7 +205,7 @@ class Engine:
             self.model.forward(ids[known:-1], cache)
         seconds, started = list[float](), self._clock()
         try:
-            for _left in grow(self.model, cache, ids, branches, eos_ids=self.eos_ids):
+            for _left in grow_branches(self.model, cache, ids, branches, eos_ids=self.eos_ids):
                 if should_stop():
                     return None
                 seconds.append(self._clock() - started)
@@ -352,7 +352,7 @@ class Engine:
                 yield Prefill(done, total, elapsed, elapsed * (total - done) / done if done else None)
 
     def _feed(
-        self, context: Context, ids: Sequence[int], tap: Observer | None, should_stop: Callable[[], bool]
+        self, context: Context, ids: Sequence[int], tap: KeyHook | None, should_stop: Callable[[], bool]
     ) -> Iterator[int]:
         """Prefills the rest of `ids`, yielding how many tokens of it are done."""
         steps = self.model.prefill(

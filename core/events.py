@@ -26,7 +26,7 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerificationResult:
     """What a plain pass over a finished answer said of its tokens. A near-tie is closer than `margin`, a
     mismatch is not. `places`: characters of the answer's text that near-ties brought, where that was asked.
     """
@@ -96,7 +96,9 @@ class Stats:
     acceptance_series: tuple[float, ...] = ()
     round_sizes: tuple[int, ...] = ()  # how many rounds emitted 1 token, 2, 3, ...
     temperature: float | None = None  # it was sampled at; None: not known
-    verified: Verified | None = None  # when the answer was checked afterwards (the setting `verify`)
+    verified: VerificationResult | None = (
+        None  # when the answer was checked afterwards (the setting `verify`)
+    )
     # of an answer that is one of several: how many were written for it, and their tokens in all; bytes moved
     # and peak memory are then those of all, what else is of the answer is its own
     answers: int = 1
@@ -113,7 +115,7 @@ class Loading:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingStep:
     """Which part of the book is read next: `index` of `total` (1-based), `label` such as "Chapters 3-5"."""
 
     index: int
@@ -185,7 +187,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class AttentionEvidence:
     """Where in the book the model looked: when it was asked (`sentence` None), or while it wrote the answer's
     sentence of that number, from 0.
 
@@ -198,7 +200,7 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class SourceSpan:
     """`text[start:end]`, a sentence of a summary or an answer from passages, stands on the book's
     text[book_start:book_end]. `quoted`: word for word. Not `borne_out`: this is the nearest place, no more.
     """
@@ -212,7 +214,7 @@ class Stand:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SummaryDraft:
     """A summary as it stands while it is told, all of it in pieces.
 
     `telling` is a sentence that is not complete, or not held to the book yet: what comes next is added to it.
@@ -223,7 +225,7 @@ class Standing:
     before: tuple[Piece, ...]
     telling: tuple[Piece, ...] = ()
     after: tuple[Piece, ...] = ()
-    stands: tuple[Stand, ...] = ()
+    stands: tuple[SourceSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class Finished:
     plan: dict = field(default_factory=dict)
     decoded: tuple[int, ...] = ()  # what the model produced, where `token_ids` hold more: quotations
     # of a summary's sentences, and of an answer that a verifier has judged; of others it is looked up
-    stands: tuple[Stand, ...] = ()
+    stands: tuple[SourceSpan, ...] = ()
     # of an answer from a passage: "passage" (start, end), "temperature", "top_p", and whether "instructed"
     drawn: dict = field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()  # the text, by the levels of the tokens it was decoded in
@@ -257,5 +259,14 @@ class Failed:
 
 
 Event = (
-    Loading | Reading | Preparing | Prefill | DecodingStarted | Delta | Looked | Standing | Finished | Failed
+    Loading
+    | ReadingStep
+    | Preparing
+    | Prefill
+    | DecodingStarted
+    | Delta
+    | AttentionEvidence
+    | SummaryDraft
+    | Finished
+    | Failed
 )

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from itertools import zip_longest
 from statistics import quantiles
 
-from core.events import Acceptance, DecodingStarted, Delta, Event, Reading, RoundStats, Stats
+from core.events import Acceptance, DecodingStarted, Delta, Event, ReadingStep, RoundStats, Stats
 
 _SERIES = 300
 
@@ -109,7 +109,7 @@ class AnswerStats:
 
     def take(self, event: Event) -> None:
         """Notes what an event says of the figures; most say nothing."""
-        if isinstance(event, (Reading, DecodingStarted)):
+        if isinstance(event, (ReadingStep, DecodingStarted)):
             self._end_stretch()
         if isinstance(event, DecodingStarted):
             self._recorder = StatsRecorder(event)
@@ -121,7 +121,7 @@ class AnswerStats:
         """Everything so far; None before the first round."""
         running = self._recorder is not None and self._recorder.rounds
         stretches = [*self._done, self._recorder.stats()] if running else self._done
-        return combined(stretches) if stretches else None
+        return combined_stats(stretches) if stretches else None
 
     def _end_stretch(self) -> None:
         if self._recorder is not None and self._recorder.rounds:
@@ -138,7 +138,7 @@ def thinned(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:
     return tuple(round(sum(run) / len(run), 4) for run in runs)
 
 
-def combined(parts: Sequence[Stats]) -> Stats:
+def combined_stats(parts: Sequence[Stats]) -> Stats:
     """Figures of a text written in several answers: sums, and means and percentiles weighted by tokens."""
     parts = [part for part in parts if part.new_tokens or part.prompt_tokens] or list(parts[:1])
     if len(parts) < 2:

@@ -8,27 +8,27 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.events import (
     Acceptance,
+    AttentionEvidence,
     DecodingStarted,
     Delta,
     Event,
     Failed,
     Finished,
     Loading,
-    Looked,
     Piece,
     Prefill,
     Preparing,
-    Reading,
+    ReadingStep,
     RoundStats,
-    Stand,
-    Standing,
+    SourceSpan,
     Stats,
-    Verified,
+    SummaryDraft,
+    VerificationResult,
 )
-from core.text.packing import from_json, to_json
+from core.text.packing import from_json, to_json_text
 
 if TYPE_CHECKING:
     from core.documents.document import Document
@@ -39,13 +39,13 @@ _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         Loading,
-        Reading,
+        ReadingStep,
         Preparing,
         Prefill,
         DecodingStarted,
         Delta,
-        Looked,
-        Standing,
+        AttentionEvidence,
+        SummaryDraft,
         Finished,
         Failed,
     )
@@ -59,7 +59,7 @@ def to_line(message: dict[str, Any]) -> bytes:
     data = message.get("data", b"")
     if data:
         message = {**message, "data": len(data)}
-    return to_json(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n" + data
+    return to_json_text(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n" + data
 
 
 def from_line(line: bytes) -> dict[str, Any]:
@@ -95,17 +95,17 @@ def unpack(values: dict[str, Any]) -> Event:
     if kind is Delta:
         values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
         values["rounds"] = tuple(_round(one) for one in values["rounds"])
-    if kind is Standing:
+    if kind is SummaryDraft:
         for name in ("before", "telling", "after"):
             values[name] = tuple(Piece(**piece) for piece in values[name])
-        values["stands"] = tuple(Stand(**one) for one in values["stands"])
-    if kind is Looked:
+        values["stands"] = tuple(SourceSpan(**one) for one in values["stands"])
+    if kind is AttentionEvidence:
         return unpack_looked(values)
     if kind is Finished:
         for name in ("token_ids", "decoded", "sources", "notes"):
             values[name] = tuple(values[name])
         values["pieces"] = tuple(Piece(**piece) for piece in values["pieces"])
-        values["stands"] = tuple(Stand(**one) for one in values["stands"])
+        values["stands"] = tuple(SourceSpan(**one) for one in values["stands"])
     return kind(**values)
 
 
@@ -114,12 +114,12 @@ def _round(values: dict[str, Any]) -> RoundStats:
     return RoundStats(**{**values, **levels})
 
 
-def unpack_looked(values: dict[str, Any]) -> Looked:
+def unpack_looked(values: dict[str, Any]) -> AttentionEvidence:
     """From the plain values of `asdict`, as they are packed and as they are stored."""
-    return Looked(values["sentence"], tuple((start, score) for start, score in values["places"]))
+    return AttentionEvidence(values["sentence"], tuple((start, score) for start, score in values["places"]))
 
 
-def pack_ask(ask: Ask) -> dict[str, Any]:
+def pack_ask(ask: Request) -> dict[str, Any]:
     """A question as plain values; its book, which is large, as its id."""
     values = {one.name: getattr(ask, one.name) for one in fields(ask)}
     said = [asdict(exchange) for exchange in ask.history]
@@ -132,12 +132,12 @@ def pack_ask(ask: Ask) -> dict[str, Any]:
     }
 
 
-def unpack_ask(values: dict[str, Any], book: Document | None) -> Ask:
+def unpack_ask(values: dict[str, Any], book: Document | None) -> Request:
     """The question that `pack_ask` packed, about `book`."""
     chapters = tuple(values["chapters"]) if values["chapters"] else None
-    said = tuple(Exchange(**{**one, "ids": tuple(one["ids"])}) for one in values["history"])
+    said = tuple(HistoryTurn(**{**one, "ids": tuple(one["ids"])}) for one in values["history"])
     lists = {name: tuple(values[name]) for name in ("ticked", "compare")}
-    return Ask(**{**values, **lists, "book": book, "chapters": chapters, "history": said})
+    return Request(**{**values, **lists, "book": book, "chapters": chapters, "history": said})
 
 
 def unpack_stats(values: dict[str, Any]) -> Stats:
@@ -154,11 +154,11 @@ def unpack_stats(values: dict[str, Any]) -> Stats:
     return Stats(**known)
 
 
-def unpack_verified(values: dict[str, Any]) -> Verified | None:
+def unpack_verified(values: dict[str, Any]) -> VerificationResult | None:
     """From the plain values of `asdict`; None where one is missing that has no default."""
-    known = _known(Verified, values)
+    known = _known(VerificationResult, values)
     known["places"] = tuple((start, end) for start, end in known.get("places", ()))
-    return Verified(**known) if len(known) == len(fields(Verified)) else None
+    return VerificationResult(**known) if len(known) == len(fields(VerificationResult)) else None
 
 
 def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from core.ask import Ask, params_of  # noqa: E402
+from core.ask import Request, params_of  # noqa: E402
 from core.build import open_session  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.documents import read_document  # noqa: E402
@@ -16,7 +16,7 @@ from core.events import Delta  # noqa: E402
 def main(book: str = str(ROOT / "assets/samples/the-thursday-clock.epub"), question: str = "Who repairs it?"):
     settings = Settings(max_new_tokens=128)
     session = open_session(settings)
-    for event in session.ask(Ask(question, read_document(Path(book)), params=params_of(settings))):
+    for event in session.ask(Request(question, read_document(Path(book)), params=params_of(settings))):
         if isinstance(event, Delta):
             print(event.text, end="", flush=True)
     stats, accepted = event.stats, event.stats.acceptance_retrieval

@@ -16,7 +16,7 @@ _LOOK_S = 0.05
 _LAST_WORDS_S = 1.0
 
 
-def wanted(arguments: list[str]) -> bool:
+def wants_detached(arguments: list[str]) -> bool:
     """Whether this start came from a double click, and is the app's."""
     if not os.environ.get("TRIFORCE_SHIM") or (arguments and not os.path.isfile(arguments[0])):
         return False
@@ -25,7 +25,7 @@ def wanted(arguments: list[str]) -> bool:
     return bool(os.environ.get("TRIFORCE_SETUP_WINDOW"))  # elsewhere there is a window for the setup alone
 
 
-def run(command: list[str], *, environ: dict[str, str]) -> int:
+def run_detached(command: list[str], *, environ: dict[str, str]) -> int:
     """0 once the app serves its page, or has handed over to one that does; else the status it ended with."""
     process = subprocess.Popen(
         command,

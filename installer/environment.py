@@ -23,7 +23,7 @@ from pathlib import Path
 from installer import held, places, torch_build
 from installer.lock import locked
 from installer.packages import Pip, SetupError, forget_half_installed
-from installer.progress import Progress
+from installer.progress import SetupProgress
 
 SCHEMA = 1
 FREE_BYTES_NEEDED = {"cpu": 4_000_000_000, "cuda": 14_000_000_000}
@@ -115,7 +115,7 @@ class Environment:
 
     # ---- making it -----------------------------------------------------------------------------------------
 
-    def make_ready(self, *, extras: bool, progress: Progress) -> None:
+    def make_ready(self, *, extras: bool, progress: SetupProgress) -> None:
         """Do whatever is missing. Raises SetupError with cause and remedy."""
         self._require_short_path()
         said = "Another start is setting up; waiting for it"
@@ -124,7 +124,7 @@ class Environment:
                 if not self.is_ready(extras=extras):
                     self._make(extras, progress)
         except OSError as error:
-            if held.is_held(error):
+            if held.is_sharing_violation(error):
                 raise SetupError(HELD.format(error=error)) from error
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise SetupError(NOT_WRITABLE.format(error=error, root=self.root)) from error
@@ -146,7 +146,7 @@ class Environment:
         elif self.folder.exists():
             shutil.rmtree(self.folder)
 
-    def _make(self, extras: bool, progress: Progress) -> None:
+    def _make(self, extras: bool, progress: SetupProgress) -> None:
         record = self._usable_record(progress)
         pip = Pip(
             self.python,
@@ -173,7 +173,7 @@ class Environment:
         pip.clean_up()
         progress.done("The environment is ready")
 
-    def _usable_record(self, progress: Progress) -> Record:
+    def _usable_record(self, progress: SetupProgress) -> Record:
         """The record to go on from; makes the environment anew unless its Python still runs and has pip."""
         record = self.record()
         if self._runs():
@@ -238,14 +238,14 @@ class Environment:
             )
         return code == 0 and self._runs()
 
-    def _choose(self, driver: torch_build.Driver | None) -> torch_build.Build:
+    def _choose(self, driver: torch_build.NvidiaDriver | None) -> torch_build.Build:
         if sys.platform == "darwin" and platform.machine() == "x86_64":
             raise SetupError(
                 "PyTorch is no longer made for Macs with an Intel processor; TriForce Chat needs an Apple "
                 "one."
             )
         try:
-            return torch_build.choose(
+            return torch_build.choose_build(
                 driver, system=sys.platform, override=os.environ.get(torch_build.OVERRIDE, "")
             )
         except ValueError as error:

@@ -15,7 +15,7 @@ _NUMBERS = (5, 32, 33, 1224)
 _TOLD = re.compile(rf"(?:winerror|os error) (?:{'|'.join(map(str, _NUMBERS))})\b", re.IGNORECASE)
 
 
-def is_held(error: OSError) -> bool:
+def is_sharing_violation(error: OSError) -> bool:
     """Whether it is one of the errors by which Windows says so. None of another system is."""
     return getattr(error, "winerror", None) in _NUMBERS
 
@@ -32,7 +32,7 @@ def patiently(action: Callable[[], object], *, sleep: Callable[[float], None] = 
             action()
             return
         except OSError as error:
-            if not is_held(error):
+            if not is_sharing_violation(error):
                 raise
         sleep(pause)
     action()

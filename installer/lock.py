@@ -23,7 +23,7 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether a process holds the lock at `path`."""
     try:
         with path.open("r+b") as file:

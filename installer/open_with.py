@@ -11,7 +11,7 @@ CLASSES, PROGRAM = "Software\\Classes", "TriForceChat.Book"
 TYPES = ("epub", "pdf", "fb2", "txt", "md", "html", "docx", "odt", "rtf")
 
 
-def forget() -> None:
+def unregister() -> None:
     """Takes them out of the user's registry. What is not there is fine; elsewhere nothing is."""
     if sys.platform != "win32":
         return

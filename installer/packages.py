@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from installer import held, places, torch_build
-from installer.progress import Progress
-from installer.told import describe, explain
+from installer.progress import SetupProgress
+from installer.told import describe_pip, explain
 from installer.torch_build import Build
 
 
@@ -69,7 +69,7 @@ class Pip:
             "PYTHONIOENCODING": "utf-8",
         }
 
-    def install_torch(self, build: Build, *, replace: bool, progress: Progress) -> None:
+    def install_torch(self, build: Build, *, replace: bool, progress: SetupProgress) -> None:
         """Install the build. A CPU build that the user's own indexes offer goes before the official index."""
         if build.note:
             progress.note(f"PyTorch build {build.name}: {build.note}.")
@@ -127,7 +127,7 @@ class Pip:
         """With a cache of ours alone; one that the user named goes before it."""
         return {"PIP_CACHE_DIR": str(self._cache), **self.clean_environ()}
 
-    def install_runtime(self, requirements: Path, environment: Path, progress: Progress) -> None:
+    def install_runtime(self, requirements: Path, environment: Path, progress: SetupProgress) -> None:
         """Microsoft's Visual C++ runtime, which torch needs, into the folder of `environment` in which torch
         looks for libraries. Windows only.
         """
@@ -154,7 +154,7 @@ class Pip:
         last = (said.stderr.strip().splitlines() or ["?"])[-1]
         raise SetupError(f"PyTorch is installed but does not load: {last}\n{remedy}")
 
-    def install(self, title: str, arguments: list[object], progress: Progress) -> None:
+    def install(self, title: str, arguments: list[object], progress: SetupProgress) -> None:
         """`pip install ARGUMENTS`, told as one step. Raises SetupError when pip fails."""
         if not self._from_wheels(title, arguments, progress):
             self._install(title, arguments, progress)
@@ -162,7 +162,7 @@ class Pip:
     def _links(self) -> list[str]:
         return [f"--find-links={self._wheels}"] if self._wheels.is_dir() else []
 
-    def _from_wheels(self, title: str, arguments: list[object], progress: Progress) -> bool:
+    def _from_wheels(self, title: str, arguments: list[object], progress: SetupProgress) -> bool:
         """Whether the folder of wheels held all that was asked for, so that nothing was downloaded."""
         if not self._wheels.is_dir():
             return False
@@ -175,7 +175,7 @@ class Pip:
             return False
         return True
 
-    def _install(self, title: str, arguments: list[object], progress: Progress) -> None:
+    def _install(self, title: str, arguments: list[object], progress: SetupProgress) -> None:
         """pip install, as often as files may be held. Raises SetupError when the last try failed."""
         progress.step(title)
         for pause in (*held.PAUSES_S, None):
@@ -188,7 +188,7 @@ class Pip:
             self._sleep(pause)
             forget_half_installed(self._scratch.parent)
 
-    def _try_install(self, arguments: list[object], progress: Progress) -> tuple[int, list[str]]:
+    def _try_install(self, arguments: list[object], progress: SetupProgress) -> tuple[int, list[str]]:
         """pip's exit status and its words."""
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ class Pip:
         try:
             while reader.is_alive():
                 reader.join(0.3)
-                progress.update(describe(lines, _bytes_below(self._scratch)))
+                progress.update(describe_pip(lines, _bytes_below(self._scratch)))
             return process.wait(), lines
         finally:
             if process.poll() is None:

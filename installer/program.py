@@ -43,7 +43,7 @@ def is_whole(folder: Path) -> bool:
     return all((folder / name).exists() for name in NEEDED)
 
 
-def version(folder: Path) -> tuple[int, ...]:
+def installed_version(folder: Path) -> tuple[int, ...]:
     """The version of the program in `folder`."""
     text = (folder / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(r'^version = "(\d+(?:\.\d+)*)', text, re.MULTILINE)
@@ -52,7 +52,7 @@ def version(folder: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in found[1].split("."))
 
 
-def spoken(numbers: tuple[int, ...]) -> str:
+def spoken_version(numbers: tuple[int, ...]) -> str:
     """1.2.0"""
     return ".".join(str(part) for part in numbers)
 
@@ -69,7 +69,7 @@ def bytes_below(path: Path) -> int:
     return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir() or file.is_symlink())
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Delete a file, a link or a folder with all that is in it, where it is there. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

@@ -10,7 +10,7 @@ from typing import TextIO
 QUIET_S = 20.0  # between two lines where nothing can be rewritten
 
 
-class Progress:
+class SetupProgress:
     """Writes to `stream` (stderr), so that a command's output on stdout stays clean."""
 
     def __init__(self, stream: TextIO | None = None) -> None:

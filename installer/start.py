@@ -14,7 +14,7 @@ from pathlib import Path
 from installer import detached, held, update
 from installer.environment import Environment
 from installer.packages import SetupError
-from installer.progress import Progress
+from installer.progress import SetupProgress
 
 INTERRUPTED = 130
 LOOPBACK = "127.0.0.1,localhost"
@@ -58,7 +58,7 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
     if arguments[:1] == ["repair"]:
         update.require_closed(environment)
         held.patiently(environment.remove)
-        environment.make_ready(extras=False, progress=Progress())
+        environment.make_ready(extras=False, progress=SetupProgress())
         return 0
     ready = environment.is_ready(extras=testing)
     if not ready and arguments[:1] in (["-h"], ["--help"]):
@@ -73,7 +73,7 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
             "goes on next time.",
             file=sys.stderr,
         )
-        environment.make_ready(extras=testing, progress=Progress())
+        environment.make_ready(extras=testing, progress=SetupProgress())
     python, environ = str(environment.python), app_environ(environment.root)
     if testing:
         return _run(
@@ -82,8 +82,8 @@ def _prepare_and_run(environment: Environment, arguments: list[str]) -> int:
     if arguments[:1] == ["self-test"]:
         return _run([python, "-m", "installer.selftest"], environ=environ, cwd=environment.root)
     command = [python, str(environment.root / "launcher.py"), *(arguments or ["app"])]
-    if detached.wanted(arguments):
-        return detached.run(command, environ=environ)
+    if detached.wants_detached(arguments):
+        return detached.run_detached(command, environ=environ)
     return _run(command, environ=environ, cwd=None)
 
 

@@ -57,7 +57,7 @@ CAUSES = (
 )
 
 
-def describe(lines: list[str], scratch_bytes: int) -> str:
+def describe_pip(lines: list[str], scratch_bytes: int) -> str:
     """The last of pip's lines that means something and the bytes below its scratch folder, in a few words."""
     for line in reversed(lines[-40:]):
         if match := re.match(

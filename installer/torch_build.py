@@ -18,7 +18,7 @@ BUILDS = ("cpu", "cu126", "cu128", "cu130")
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class NvidiaDriver:
     """What the NVIDIA driver says of itself. `capability`: of its weakest GPU, (0, 0) when unknown."""
 
     version: tuple[int, ...]
@@ -41,7 +41,7 @@ class Build:
         return INDEX + self.name
 
 
-def choose(driver: Driver | None, *, system: str, override: str = "") -> Build:
+def choose_build(driver: NvidiaDriver | None, *, system: str, override: str = "") -> Build:
     """The build for this driver; `system` is sys.platform. Minimum drivers: CUDA 13 wants 580, CUDA 12 wants
     525 (Windows 528).
 
@@ -72,14 +72,14 @@ def choose(driver: Driver | None, *, system: str, override: str = "") -> Build:
 # ---- the driver --------------------------------------------------------------------------------------------
 
 
-def find_driver() -> Driver | None:
+def find_driver() -> NvidiaDriver | None:
     """The driver's own answer by NVML, else nvidia-smi's; None without a driver or a GPU it reaches."""
     if sys.platform == "darwin" or platform.machine().lower() not in ("x86_64", "amd64", "aarch64", "arm64"):
         return None
     return _ask_nvml() or _ask_nvidia_smi()
 
 
-def _ask_nvml() -> Driver | None:
+def _ask_nvml() -> NvidiaDriver | None:
     name = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
     try:
         nvml = ctypes.CDLL(name)
@@ -111,7 +111,7 @@ def _capability(nvml: ctypes.CDLL, index: int) -> tuple[int, int]:
     return (major.value, minor.value)
 
 
-def _ask_nvidia_smi() -> Driver | None:
+def _ask_nvidia_smi() -> NvidiaDriver | None:
     command = ["nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -120,7 +120,7 @@ def _ask_nvidia_smi() -> Driver | None:
     return parse_nvidia_smi(said)
 
 
-def parse_nvidia_smi(text: str) -> Driver | None:
+def parse_nvidia_smi(text: str) -> NvidiaDriver | None:
     """Lines such as `580.65.06, 8.9`, one per GPU."""
     rows = [
         re.fullmatch(r"\s*(\d+(?:\.\d+)+)\s*(?:,\s*(\d+)\.(\d+))?.*", line)
@@ -131,10 +131,10 @@ def parse_nvidia_smi(text: str) -> Driver | None:
     return _driver(found[0][1], [(int(row[2] or 0), int(row[3] or 0)) for row in found]) if found else None
 
 
-def _driver(version: str, capabilities: list[tuple[int, int]]) -> Driver | None:
+def _driver(version: str, capabilities: list[tuple[int, int]]) -> NvidiaDriver | None:
     parts = re.findall(r"\d+", version)
     known = [capability for capability in capabilities if capability != (0, 0)]
-    return Driver(tuple(int(part) for part in parts), min(known, default=(0, 0))) if parts else None
+    return NvidiaDriver(tuple(int(part) for part in parts), min(known, default=(0, 0))) if parts else None
 
 
 def driver_in_sight() -> bool:

@@ -20,7 +20,7 @@ from installer.update import kept_environment, require_closed
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgramPart:
     """Something that belongs to the program: its name for a person, its place, and what is to be removed."""
 
     what: str
@@ -61,19 +61,19 @@ def main(environment: Environment, arguments: list[str]) -> int:
     return _remove(environment.root, parts, empty=folder)
 
 
-def _tell(parts: list[Part], end: str) -> None:
+def _tell(parts: list[ProgramPart], end: str) -> None:
     for part in parts:
         print(part)
     if parts and end:
         print(end)
 
 
-def _begun(data: Path) -> list[Part]:
+def _begun(data: Path) -> list[ProgramPart]:
     begun = tuple(caches.of_the_hub(data))
-    return [Part("the hub's cache", data / "models", begun)] if begun else []
+    return [ProgramPart("the hub's cache", data / "models", begun)] if begun else []
 
 
-def _data(folder: Path) -> list[Part]:
+def _data(folder: Path) -> list[ProgramPart]:
     """The data folder, models that were moved out of it, and what says where it was moved to. Never a folder
     in which the user's home lies, whatever TRIFORCE_HOME says.
     """
@@ -82,14 +82,16 @@ def _data(folder: Path) -> list[Part]:
     found += [("where your data was", old)] if old else []
     home = Path.home().resolve()
     found = [(what, place) for what, place in found if not home.is_relative_to(place.resolve())]
-    return [Part(what, place, (place,)) for what, place in found if place.is_dir()]
+    return [ProgramPart(what, place, (place,)) for what, place in found if place.is_dir()]
 
 
-def _shared() -> list[Part]:
-    return [Part(what, folder, (folder,)) for what, folder in caches.shared().items() if folder.is_dir()]
+def _shared() -> list[ProgramPart]:
+    return [
+        ProgramPart(what, folder, (folder,)) for what, folder in caches.shared().items() if folder.is_dir()
+    ]
 
 
-def belongings(environment: Environment) -> list[Part]:
+def belongings(environment: Environment) -> list[ProgramPart]:
     """What there is, in the order in which it can go."""
     root = environment.root
     clone = program.is_clone(root)
@@ -98,13 +100,13 @@ def belongings(environment: Environment) -> list[Part]:
     updating = [root / ".update", kept_environment(environment)]
     menu, fetched = _there(menu_entries()), _there(_fetched(environment))
     found = [
-        *(Part("in the menu", entry, (entry,)) for entry in menu),
-        Part("pip's cache", environment.folder, _there(caches.of_pip(environment.folder))),
-        Part("uv's cache", root, _there(caches.of_uv(_fetched(environment)))),
-        Part("environment", environment.folder, _there([environment.folder, environment.lock])),
-        Part("left of an update", root, _there(updating)),
-        Part("program", root, _there([*files, root / "__pycache__"])),
-        *(Part("Python fetched for it", folder, (folder,)) for folder in fetched),
+        *(ProgramPart("in the menu", entry, (entry,)) for entry in menu),
+        ProgramPart("pip's cache", environment.folder, _there(caches.of_pip(environment.folder))),
+        ProgramPart("uv's cache", root, _there(caches.of_uv(_fetched(environment)))),
+        ProgramPart("environment", environment.folder, _there([environment.folder, environment.lock])),
+        ProgramPart("left of an update", root, _there(updating)),
+        ProgramPart("program", root, _there([*files, root / "__pycache__"])),
+        *(ProgramPart("Python fetched for it", folder, (folder,)) for folder in fetched),
     ]
     return [part for part in found if part.paths]
 
@@ -144,16 +146,16 @@ def _agreed() -> bool:
     return input("Remove it? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _remove(root: Path, parts: list[Part], *, empty: Path) -> int:
+def _remove(root: Path, parts: list[ProgramPart], *, empty: Path) -> int:
     """Delete the parts, and the folders `empty`, the program's and the user's own where nothing is left."""
     os.chdir(root.parent)
-    open_with.forget()
+    open_with.unregister()
     with contextlib.suppress(OSError):
         LoginEntry(root).turn_off()  # Windows' is a value in the registry, and no file of the list
     left = []
     for path in (path for part in parts for path in part.paths):
         try:
-            program.remove(path)
+            program.remove_path(path)
         except OSError as error:
             left.append((path, error))
     for folder in (empty, places.local_folder(), root):

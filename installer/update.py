@@ -17,9 +17,9 @@ from pathlib import Path
 
 from installer import held, places, program
 from installer.environment import Environment
-from installer.lock import is_held, locked
+from installer.lock import is_locked, locked
 from installer.packages import SetupError
-from installer.progress import Progress
+from installer.progress import SetupProgress
 from installer.selftest import link_or_copy
 
 SETTINGS = "config.yaml"
@@ -36,8 +36,8 @@ def main(environment: Environment, arguments: list[str]) -> int:
     work = environment.root / ".update"
     with locked(_lock(environment.root), lambda: print("Another update is running; waiting for it ...")):
         try:
-            program.remove(work)
-            program.remove(kept_environment(environment))
+            program.remove_path(work)
+            program.remove_path(kept_environment(environment))
             work.mkdir()
             new = _staged(environment.root, source, work)
             return _Exchange(environment, work, new).run()
@@ -62,14 +62,14 @@ def require_closed(environment: Environment) -> None:
             "computer, or by the starter in installer/."
         )
     data = places.data_folder(environment.root, environment.python)
-    if is_held(data / "run" / "app.lock"):
+    if is_locked(data / "run" / "app.lock"):
         raise SetupError("TriForce Chat is running. Quit it (menu, Quit) and start this again.")
 
 
 def go_back_if_broken_off(environment: Environment) -> None:
     """Put the old version back where an update did not come to its end, and no update is running."""
     root, old = environment.root, environment.root / ".update" / "old"
-    if old.is_dir() and not is_held(_lock(root)):
+    if old.is_dir() and not is_locked(_lock(root)):
         with locked(_lock(root), lambda: None):
             _put_back(environment, old)
             shutil.rmtree(root / ".update", ignore_errors=True)
@@ -90,9 +90,9 @@ def _staged(root: Path, source: Path, work: Path) -> Path:
     found = next((one for one in (folder, *sorted(folder.iterdir())) if program.is_whole(one)), None)
     if found is None or found == root or root in found.parents and work not in found.parents:
         raise SetupError(f"{source} does not hold another version of TriForce Chat.")
-    old, new = program.version(root), program.version(found)
+    old, new = program.installed_version(root), program.installed_version(found)
     if new < old:
-        said = f"{source} is version {program.spoken(new)}; this is {program.spoken(old)}."
+        said = f"{source} is version {program.spoken_version(new)}; this is {program.spoken_version(old)}."
         raise SetupError(f"{said} An older one may not read what this one has stored; nothing was changed.")
     stage = work / "new"
     stage.mkdir()
@@ -159,7 +159,7 @@ def _explained(error: OSError, root: Path) -> SetupError:
         return SetupError(f"The disk is full ({root}); the version from before is there. Free some space.")
     remedy = f" Close what has files in {root} open, such as an editor, and update again."
     said = f"The update failed: {error}. The version from before is there."
-    return SetupError(said + (remedy if held.is_held(error) else ""))
+    return SetupError(said + (remedy if held.is_sharing_violation(error) else ""))
 
 
 class _Exchange:
@@ -170,12 +170,12 @@ class _Exchange:
         self._old = work / "old"
         self._kept = kept_environment(environment)
         self._added: list[str] = []
-        self._progress = Progress()
+        self._progress = SetupProgress()
 
     def run(self) -> int:
         """0, or 1 when the new version did not pass its own test and the old one is back."""
         settings_are_default = self._settings_are_default()
-        versions = [program.spoken(program.version(one)) for one in (self._root, self._new)]
+        versions = [program.spoken_version(program.installed_version(one)) for one in (self._root, self._new)]
         try:
             self._keep_environment()
             self._exchange()
@@ -267,7 +267,7 @@ def _rename(source: Path, target: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    held.patiently(lambda: program.remove(path))
+    held.patiently(lambda: program.remove_path(path))
 
 
 def _link_or_copy_link(source: str, target: str) -> None:

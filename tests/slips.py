@@ -342,14 +342,14 @@ SLIPS = (
     ),
     Slip(
         "core/wire.py",
-        "return to_json(message, ensure_ascii",
+        "return to_json_text(message, ensure_ascii",
         'return __import__("json").dumps(message, ensure_ascii',
         _SAID,
     ),
-    Slip("core/sandbox/child.py", "out.write(to_json(message)", "out.write(json.dumps(message)", _SHOWN),
+    Slip("core/sandbox/child.py", "out.write(to_json_text(message)", "out.write(json.dumps(message)", _SHOWN),
     Slip(
         "core/documents/document.py",
-        "to_json(self.to_json(), ensure",
+        "to_json_text(self.to_json(), ensure",
         '__import__("json").dumps(self.to_json(), ensure',
         _SHOWN,
     ),
@@ -365,8 +365,10 @@ SLIPS = (
         "_replace(pieces=())",
         ("tests/app/test_told_levels.py",),
     ),
-    Slip("app/store/history.py", "(to_json(extra), *key)", "(json.dumps(extra), *key)", _SHOWN),
-    Slip("app/store/history.py", "state, to_json(extra or {})", "state, json.dumps(extra or {})", _SHOWN),
+    Slip("app/store/history.py", "(to_json_text(extra), *key)", "(json.dumps(extra), *key)", _SHOWN),
+    Slip(
+        "app/store/history.py", "state, to_json_text(extra or {})", "state, json.dumps(extra or {})", _SHOWN
+    ),
     Slip("app/store/history.py", "return text  # perhaps a message", "return line", _SHOWN),
     Slip("app/render/templating.py", "finalize=_shown", "finalize=None", _SHOWN),
     Slip("app/render/markdown.py", "piece if whole else None))", "None))", _SHOWN),

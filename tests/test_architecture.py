@@ -291,3 +291,13 @@ def test_no_test_module_imports_another():
         if re.search(r"^tests\..*\b(test_\w+|conftest)$", name) and path_of(name).is_file()
     }
     assert found == set()
+
+
+def test_no_public_name_stands_in_two_modules():
+    """What is searched for by its name is found once. A program's `main` is called by its module's."""
+    homes: dict[str, list[str]] = {}
+    for module in modules("app", "core", "benchmarks", "installer", "tools"):
+        for node in tree_of(module).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    assert {name: where for name, where in homes.items() if len(where) > 1 and name != "main"} == {}

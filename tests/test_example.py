@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from core import build
-from core.ask import Ask, Params, params_of
+from core.ask import Params, Request, params_of
 from core.config import Settings, override
 from core.conversation.reading import ReadingStyle
 from core.documents.document import Document, Section
-from core.events import Looked
+from core.events import AttentionEvidence
 from core.model.store.catalogue import EMBEDDED, find
 from examples.answer import main
 from tests.support.fakes import CharTokenizer, FakeEngine
@@ -52,8 +52,8 @@ def test_settings_reach_an_answer_with_its_question_alone(home_with_model: Path,
     given = {"temperature": 0.5, "top_p": 0.7, "repetition_penalty": 1.2, "seed": 4, "stop": ["x"]}
     settings = override(Settings(), {**given, "mode": "ngram", "max_new_tokens": 9})
     session = build.open_session(settings)
-    list(session.ask(Ask("Who?", params={**params_of(settings), "seed": 5})))
-    list(session.ask(Ask("Who?", params={**params_of(Settings()), "seed": 5})))
+    list(session.ask(Request("Who?", params={**params_of(settings), "seed": 5})))
+    list(session.ask(Request("Who?", params={**params_of(Settings()), "seed": 5})))
     first, reset = engine.params
     assert first == Params(**{**given, "mode": "ngram", "max_new_tokens": 9, "seed": 5})
     style = ReadingStyle.from_record(find(EMBEDDED).reading)
@@ -70,7 +70,7 @@ def test_the_setting_says_whether_anybody_asks_where_the_model_looked(home_with_
     text = "Mara kept the ferry on the river Lind. Every morning she wrote its height on a door.\n"
     book = Document("Ferry", "", "txt", text, (Section("One", 0, len(text)),), sha256="f")
     session = build.open_session(Settings(context_tokens=512, evidence_attention=looking))
-    ask = Ask("Who kept the ferry?", book, "c", fit="whole", params={"max_new_tokens": 4})
+    ask = Request("Who kept the ferry?", book, "c", fit="whole", params={"max_new_tokens": 4})
     events = list(session.ask(ask))
     session.close()
-    assert any(isinstance(one, Looked) for one in events) == looking
+    assert any(isinstance(one, AttentionEvidence) for one in events) == looking

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.desk.values import Passage
+from app.desk.values import ShownPassage
 from app.web.reader import found_html, reader_html
-from core.conversation.part_summaries import says_little, settled
+from core.conversation.part_summaries import says_little, tidied
 from core.documents import read_document
 from core.documents.finding import Finder
 from core.documents.quotes import find_quotes
 from core.documents.word_count import count_words
-from core.evidence.passages import sentences
+from core.evidence.passages import sentence_spans
 from core.text.language_detection import foreign, script
 from core.text.levelled import LevelledText
 from core.text.ranking import PartIndex, terms
@@ -44,7 +44,7 @@ def test_words_and_sentences_are_counted_as_readers_do(book: Small):
     told = "\n\n".join(text for _title, text in book.chapters)
     assert count_words(told) == book.words
     first = book.chapters[0][1]
-    assert len(sentences(first, 0, len(first))) == book.sentences
+    assert len(sentence_spans(first, 0, len(first))) == book.sentences
 
 
 @EACH
@@ -76,14 +76,14 @@ def test_summary_of_a_few_sentences_is_no_empty_one(book: Small):
     """Counted by spaces, every Chinese summary said too little and was made again; its end was cut off."""
     told = book.chapters[0][1]
     assert not says_little(told, range(40), looping=False)
-    assert settled(LevelledText.plain(told + "而且" if book.code == "zh" else told), "Summarise").text == told
+    assert tidied(LevelledText.plain(told + "而且" if book.code == "zh" else told), "Summarise").text == told
 
 
 @EACH
 def test_page_says_direction_and_script(book: Small, tmp_path):
     """Right to left by each paragraph's own letters; the language, for fonts that have them."""
     document = opened(book, tmp_path)
-    page = reader_html(document, Passage(0, 0))
+    page = reader_html(document, ShownPassage(0, 0))
     assert f'lang="{book.code}"' in page
     assert re.search(r'<p dir="auto" data-offset', page)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.events import Acceptance, DecodingStarted, Delta, Piece, Reading, RoundStats, Stats
-from core.stats import AnswerStats, StatsRecorder, combined, thinned
+from core.events import Acceptance, DecodingStarted, Delta, Piece, ReadingStep, RoundStats, Stats
+from core.stats import AnswerStats, StatsRecorder, combined_stats, thinned
 
 
 def recorder() -> StatsRecorder:
@@ -71,11 +71,11 @@ def test_several_stretches_are_one_answer_in_every_figure():
     one.round(RoundStats(2, 0.5, Acceptance(1, 2), Acceptance(1, 1)))
     other.round(RoundStats(1, 0.1, Acceptance(0, 1), Acceptance(0, 1)))
     other.round(RoundStats(3, 0.3, Acceptance(1, 1), Acceptance(3, 3)))
-    whole = combined([one.stats(), Stats(model="known before"), other.stats()])
+    whole = combined_stats([one.stats(), Stats(model="known before"), other.stats()])
     assert (whole.new_tokens, whole.rounds, whole.round_sizes) == (6, 3, (1, 1, 1))
     assert whole.tbt_series_ms == (250.0, 100.0, 100.0) and len(whole.acceptance_series) == 3
     assert whole.acceptance_draft == Acceptance(2, 4)
-    assert combined([other.stats(), Stats(model="known before")]) == other.stats()
+    assert combined_stats([other.stats(), Stats(model="known before")]) == other.stats()
 
 
 def test_rounds_without_proposals_time_plain_decoding():
@@ -85,7 +85,7 @@ def test_rounds_without_proposals_time_plain_decoding():
         made.round(RoundStats(1, seconds, Acceptance(), Acceptance(0, proposed)))
     stats = made.stats()
     assert (stats.plain_rounds, stats.plain_tbt_ms) == (2, pytest.approx(30.0))
-    both = combined([replace(stats, new_tokens=4), replace(stats, plain_rounds=1, plain_tbt_ms=60.0)])
+    both = combined_stats([replace(stats, new_tokens=4), replace(stats, plain_rounds=1, plain_tbt_ms=60.0)])
     assert (both.plain_rounds, both.plain_tbt_ms) == (3, pytest.approx(40.0))
 
 
@@ -111,8 +111,8 @@ def test_stretches_of_one_answer_are_added_up_by_who_shows_it():
     one.round(RoundStats(2, 0.5, Acceptance(1, 2), Acceptance(1, 1)))
     other.round(RoundStats(3, 0.1, Acceptance(0, 1), Acceptance(2, 3)))
     for counted, rounds in ((one, RoundStats(2, 0.5, Acceptance(1, 2), Acceptance(1, 1))), (other, None)):
-        shown.take(Reading(1, 2, "One", "part summary"))
+        shown.take(ReadingStep(1, 2, "One", "part summary"))
         shown.take(counted.started)
         shown.take(Delta((Piece("there at once", ""),)))
         shown.take(Delta((), (rounds or RoundStats(3, 0.1, Acceptance(0, 1), Acceptance(2, 3)),)))
-    assert shown.stats() == combined([one.stats(), other.stats()])
+    assert shown.stats() == combined_stats([one.stats(), other.stats()])

@@ -45,11 +45,11 @@ def test_a_saved_result_becomes_a_table_with_its_provenance(tmp_path):
         (("plain", 31.4159, 8192), ("triforce", None, 12)),
         ("A note.",),
     )
-    path = results.save("speed", [table], {"raw": [1]}, folder=tmp_path)
-    assert results.load(path).tables == (table,)
+    path = results.save_result("speed", [table], {"raw": [1]}, folder=tmp_path)
+    assert results.load_result(path).tables == (table,)
     text = measured.section(tmp_path)
     assert "| plain | 31.4 | 8,192 |" in text and "| triforce | – | 12 |" in text and "A note." in text
-    assert results.load(path).date in text and results.load(path).machine["cpu"] in text
+    assert results.load_result(path).date in text and results.load_result(path).machine["cpu"] in text
 
 
 def test_modes_stand_side_by_side():
@@ -94,7 +94,7 @@ def test_the_first_page_shows_where_ours_is_slower_too(tmp_path):
         (8000, "fast, tuned", 3.1, 9.0, 9.0, 9.0, 9.0),
         (4000, "fast", 3.0, 1.5, 1.5, 1.5, 1.5),
     )
-    results.save("peers", [results.Table("Ours", columns, rows)], folder=tmp_path)
+    results.save_result("peers", [results.Table("Ours", columns, rows)], folder=tmp_path)
     _heading, _rule, *shown = tables.speed_table(tmp_path).split("\n\n")[0].splitlines()
     assert shown == [
         "| 1,024 | fast | 3 | 0.5 | 0.6 | 0.7 | 0.8 |",
@@ -107,7 +107,7 @@ def test_figures_with_avx2_stand_below_those_of_the_server(tmp_path, monkeypatch
     columns = ("Context", "Peer", *tables.SPEED_COLUMNS)
     for name, factor in (("peers", 1.0), ("peers-avx2", 2.0)):
         rows = ((1024, "llama.cpp", *(factor * place for place in range(1, 6))),)
-        results.save(name, [results.Table("Ours", columns, rows)], folder=tmp_path)
+        results.save_result(name, [results.Table("Ours", columns, rows)], folder=tmp_path)
         for variable, value in isa.LIMITS["avx2"].items():
             monkeypatch.setenv(variable, value)
     first, _source, said, second, source = tables.speed_table(tmp_path).split("\n\n")
@@ -127,10 +127,10 @@ def test_the_table_of_instruction_sets_says_what_is_met(tmp_path, monkeypatch):
         (16_000, "llama.cpp", None, 2.0, 1.0, None, 1.0),
     )
     against = results.Table("Ours against each peer, times as fast", columns, rows)
-    results.save("peers-as-it-is", [against], folder=tmp_path)
+    results.save_result("peers-as-it-is", [against], folder=tmp_path)
     for variable, value in isa.LIMITS["avx2"].items():
         monkeypatch.setenv(variable, value)
-    results.save("peers-avx2", [against], folder=tmp_path)
+    results.save_result("peers-avx2", [against], folder=tmp_path)
     _heading, _rule, *shown = isa_table(tmp_path).split("\n\n")[0].splitlines()
     assert shown == [
         "| AVX2 | 1,024 | 0.80 (aim 0.8: met) | 1.25 (aim 1: not met) | 2.60 (aim 2.5: met) |",
@@ -168,6 +168,6 @@ def test_filling_refuses_a_page_without_its_markers(text):
 def test_startup_figures_are_medians_of_the_runs():
     """One slow run, such as the first after a restart of the machine, must not become the figure."""
     figures = {"ttft_s": 4, "prompt_tokens": 7000, "new_tokens": 200, "mode": "triforce"}
-    summaries = [startup.Summary(seconds, figures) for seconds in (30.0, 90.0, 31.0)]
-    made = startup.table("book.epub", [0.5, 0.7, 9.0], [2.0, 2.5, 3.0], summaries)
+    summaries = [startup.SummaryRun(seconds, figures) for seconds in (30.0, 90.0, 31.0)]
+    made = startup.startup_table("book.epub", [0.5, 0.7, 9.0], [2.0, 2.5, 3.0], summaries)
     assert [row[1] for row in made.rows] == [0.7, 2.5, 31.0, 4.0]

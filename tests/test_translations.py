@@ -18,10 +18,10 @@ from app.web.models import LANGUAGES as NAMED
 from app.web.settings import titled
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
-from core.model.store.catalogue import load
+from core.model.store.catalogue import load_catalogue
 from core.planning.offers import offers
 from core.text import catalogues
-from core.text.words import in_language, told
+from core.text.words import in_language, localized
 from tests.support.regions_shown import every_region
 
 REPO = Path(__file__).resolve().parent.parent
@@ -138,7 +138,7 @@ def test_no_english_is_left_in_what_the_planner_says(code: str, card: str | None
 
 def said_in(code: str, sentence: str) -> str:
     with in_language(code):
-        return told(sentence)
+        return localized(sentence)
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
@@ -175,7 +175,7 @@ def parts(sentence: str) -> list[str]:
 
 def test_every_language_that_the_catalogue_names_is_known():
     """They are data, which no extraction sees: German pages had "29 languages, English and Chinese first"."""
-    named = {entry.languages for entry in load().values() if entry.languages}
+    named = {entry.languages for entry in load_catalogue().values() if entry.languages}
     assert named == set(NAMED)
 
 

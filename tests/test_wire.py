@@ -6,7 +6,7 @@ import io
 import json
 from dataclasses import asdict
 
-from core.events import Acceptance, Stats, Verified
+from core.events import Acceptance, Stats, VerificationResult
 from core.wire import messages, to_line, unpack_stats
 
 STATS = Stats(
@@ -15,7 +15,7 @@ STATS = Stats(
     acceptance_draft=Acceptance(30, 40),
     tbt_series_ms=(10.0, 40.0),
     acceptance_series=(1.0, 0.5),
-    verified=Verified(128, 1, 0, 0.05, 0.1),
+    verified=VerificationResult(128, 1, 0, 0.05, 0.1),
 )
 
 

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.documents.document import Document, Section
 from core.events import (
     Acceptance,
+    AttentionEvidence,
     DecodingStarted,
     Delta,
     Failed,
     Finished,
     Loading,
-    Looked,
     Piece,
     Prefill,
-    Reading,
+    ReadingStep,
     RoundStats,
     Stats,
-    Verified,
+    VerificationResult,
 )
 from core.wire import CARD_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
 from tests.support.fake_runtime import wait_until
@@ -73,7 +73,7 @@ class Pipe:
         return message["ready"]
 
     def ask(self, number: int, question: str | None, book: Document | None = None) -> None:
-        self.send(do="ask", id=number, ask=pack_ask(Ask(question, book)))
+        self.send(do="ask", id=number, ask=pack_ask(Request(question, book)))
 
     def saved(self, number: int) -> None:
         while "stored" in (message := self.read()):  # idle time before it
@@ -108,19 +108,19 @@ def test_events_survive_the_wire():
         acceptance_draft=Acceptance(3, 4),
         tbt_series_ms=(1.0, 2.5),
         acceptance_series=(0.5,),
-        verified=Verified(9, 1, 0, 0.01, 0.1),
+        verified=VerificationResult(9, 1, 0, 0.01, 0.1),
     )
     for event in (
         Loading("x", None),
-        Reading(1, 2, "A", "part summary"),
+        ReadingStep(1, 2, "A", "part summary"),
         Prefill(1, 2, 0.5, None),
         Failed("no", fatal=True),
         DecodingStarted("triforce", "m", 9, 5, 4, 1, 0.5, None),
         Delta(
             (Piece("é\n\u2028🙂", "draft"),), (RoundStats(3, 0.1, Acceptance(1, 2), Acceptance(2, 3), 4, 5),)
         ),
-        Looked(None, ((5, 0.5), (0, 0.25))),
-        Looked(3, ()),
+        AttentionEvidence(None, ((5, 0.5), (0, 0.25))),
+        AttentionEvidence(3, ()),
         Finished("stop", "t", stats, (1, 2), ("s",), ("n",), {"a": [1]}),
     ):
         assert unpack(from_line(to_line({"event": pack(event)}))["event"]) == event
@@ -128,19 +128,19 @@ def test_events_survive_the_wire():
 
 def test_a_question_survives_the_wire():
     """A field that is lost on the way is answered by its default, and nobody sees why."""
-    ask = Ask(
+    ask = Request(
         "Who?",
         BOOK,
         "c",
         chapters=(2, 3),
         fit="sections",
         params={"seed": 7, "stop": ["END"]},
-        history=(Exchange("And?", "So.", (1, 2)),),
+        history=(HistoryTurn("And?", "So.", (1, 2)),),
         fresh=True,
     )
     sent = from_line(to_line({"ask": pack_ask(ask)}))["ask"]
     assert sent["book"] == "B" and unpack_ask(sent, BOOK) == ask
-    assert unpack_ask(from_line(to_line(pack_ask(Ask()))), None) == Ask()
+    assert unpack_ask(from_line(to_line(pack_ask(Request()))), None) == Request()
 
 
 def test_a_question_is_bound_to_its_book_when_it_is_heard():

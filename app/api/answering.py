@@ -12,13 +12,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from app.api.kept import KeptAnswers
-from app.api.request import ApiError, Wanted
+from app.api.request import ApiError, ParsedRequest
 from app.errors import in_words
 from app.render.markdown import Citation
 from app.web.citations import Citations
-from core.ask import Ask
+from core.ask import Request
 from core.documents.document import Document, Section
-from core.events import Delta, Event, Failed, Finished, Loading, Looked, Prefill, Preparing, Reading, Stats
+from core.events import (
+    AttentionEvidence,
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Loading,
+    Prefill,
+    Preparing,
+    ReadingStep,
+    Stats,
+)
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
@@ -30,7 +41,7 @@ _SAID = ("answer", "whole summary")  # the readings whose text is the answer's o
 
 
 @dataclass
-class Assembled:
+class StreamedText:
     """Turns events into text that only ever grows, though answers may begin anew and parts of a book are told
     before the whole.
     """
@@ -38,17 +49,17 @@ class Assembled:
     text: str = ""
     sent: str = ""
     purpose: str = "answer"
-    looked: list[Looked] = field(default_factory=list)
+    looked: list[AttentionEvidence] = field(default_factory=list)
 
     def take(self, event: Event) -> str:
         """What is new of the answer's text. Trailing white space waits: it is no part of an answer's end."""
         if isinstance(event, Loading):
             self.text, self.purpose = "", "answer"
-        elif isinstance(event, Reading):
+        elif isinstance(event, ReadingStep):
             if event.attempt > 1 or (event.purpose, self.purpose) != ("whole summary", "whole summary"):
                 self.text = ""
             self.purpose, self.looked = event.purpose, []
-        elif isinstance(event, Looked):
+        elif isinstance(event, AttentionEvidence):
             self.looked.append(event)
         elif isinstance(event, Delta):
             self.text += event.text
@@ -66,7 +77,7 @@ class Assembled:
         return new
 
 
-class Answers:
+class ApiAnswers:
     """Makes answers one after the other, and keeps those that are wanted."""
 
     def __init__(self, engine: Runtime, kept: KeptAnswers) -> None:
@@ -74,7 +85,7 @@ class Answers:
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._waiting = 0
 
-    def begin(self, wanted: Wanted) -> Answering:
+    def begin(self, wanted: ParsedRequest) -> Answering:
         """Raises ApiError (429) where too many wait already."""
         with self._lock:
             if self._waiting >= MOST_WAITING:
@@ -96,7 +107,7 @@ class Answering:
     def __init__(
         self,
         engine: Runtime,
-        wanted: Wanted,
+        wanted: ParsedRequest,
         *,
         kept: KeptAnswers,
         turn: threading.Lock,
@@ -117,14 +128,14 @@ class Answering:
         if self._making:
             self._engine.stop_guest()
 
-    def next(self, timeout_s: float = TICK_S) -> str | Remark | Ended | ApiError:
+    def next(self, timeout_s: float = TICK_S) -> str | ProgressChunk | FinalChunk | ApiError:
         """A piece of the text, a remark about what is being done, the end, or what went wrong. Where nothing
         comes in time, an empty remark.
         """
         try:
             return self._news.get(timeout=timeout_s)
         except queue.Empty:
-            return Remark("working")
+            return ProgressChunk("working")
 
     def _run(self) -> None:
         try:
@@ -145,7 +156,7 @@ class Answering:
             self._over()
 
     def _make(self) -> None:
-        made, remarked = Assembled(), 0.0
+        made, remarked = StreamedText(), 0.0
         with contextlib.closing(self._engine.ask(self.wanted.ask)) as events:
             for event in events:
                 if self._unwanted.is_set():
@@ -161,7 +172,7 @@ class Answering:
                 if isinstance(event, Finished):
                     self._news.put(self._ended(self._kept(event, made), made))
 
-    def _kept(self, event: Finished, made: Assembled) -> Finished:
+    def _kept(self, event: Finished, made: StreamedText) -> Finished:
         """The answer, written down where that is wanted; a disk that does not take it is told in a note."""
         if not self.wanted.store or event.reason == "user":
             return event
@@ -172,16 +183,16 @@ class Answering:
             return replace(event, notes=(*event.notes, f"The conversation was not kept: {reason}"))
         return event
 
-    def _ended(self, event: Finished, made: Assembled) -> Ended:
+    def _ended(self, event: Finished, made: StreamedText) -> FinalChunk:
         ask, evidence = self.wanted.ask, []
         if book := _looked_up_in(ask):
             cited = self._citations(event.text, book, ask.question or "", made.looked, event.stands)
             evidence = [_evidence(book, one) for one in cited.citations]
-        return Ended(REASONS.get(event.reason, "stop"), event, evidence)
+        return FinalChunk(REASONS.get(event.reason, "stop"), event, evidence)
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class ProgressChunk:
     """What is being done, for a comment line, and how far it is where that is known."""
 
     words: str
@@ -189,7 +200,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinalChunk:
     """The answer is complete. `evidence`: of its sentences and quotations, in characters of the text."""
 
     reason: str
@@ -222,7 +233,7 @@ class Ended:
         }
 
 
-def _looked_up_in(ask: Ask) -> Document | None:
+def _looked_up_in(ask: Request) -> Document | None:
     """The book, or the text that was sent, with which an answer's sentences are compared."""
     if ask.book is not None:
         return ask.book.up_to(ask.until)
@@ -232,16 +243,16 @@ def _looked_up_in(ask: Ask) -> Document | None:
     return Document("", "", "txt", ask.text, whole, sha256=ask.text_id)
 
 
-def _remark(event: Event) -> Remark | None:
+def _remark(event: Event) -> ProgressChunk | None:
     if isinstance(event, Loading):
-        return Remark(event.stage)
-    if isinstance(event, Reading):
-        return Remark(f"reading {event.index} of {event.total}")
+        return ProgressChunk(event.stage)
+    if isinstance(event, ReadingStep):
+        return ProgressChunk(f"reading {event.index} of {event.total}")
     if isinstance(event, Preparing):
-        return Remark("preparing memory", event.done_bytes / event.total_bytes)
+        return ProgressChunk("preparing memory", event.done_bytes / event.total_bytes)
     if isinstance(event, Prefill):
         words = f"read {event.done_tokens} of {event.total_tokens} tokens"
-        return Remark(words, event.done_tokens / max(1, event.total_tokens))
+        return ProgressChunk(words, event.done_tokens / max(1, event.total_tokens))
     return None
 
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 
 from app.store.history import History
 from app.store.library import Library
-from core.ask import Ask
-from core.events import Finished, Looked
+from core.ask import Request
+from core.events import AttentionEvidence, Finished
 
 
 class KeptAnswers:
@@ -17,7 +17,7 @@ class KeptAnswers:
     def __init__(self, library: Library, history: History, kept: Callable[[], None]) -> None:
         self._library, self._history, self._kept = library, history, kept
 
-    def keep(self, ask: Ask, answer: Finished, looked: list[Looked]) -> None:
+    def keep(self, ask: Request, answer: Finished, looked: list[AttentionEvidence]) -> None:
         """Writes question and answer behind the conversation they go on with, or what was said before with
         them as a new one. Raises sqlite3.Error where it cannot be written, and KeyError for a book that has
         gone.
@@ -36,7 +36,7 @@ class KeptAnswers:
         self._kept()
 
 
-def _extra(ask: Ask, answer: Finished, looked: list[Looked]) -> dict[str, object]:
+def _extra(ask: Request, answer: Finished, looked: list[AttentionEvidence]) -> dict[str, object]:
     """What is kept of an answer beside its text."""
     return {
         "ids": list(answer.token_ids),
@@ -50,7 +50,7 @@ def _extra(ask: Ask, answer: Finished, looked: list[Looked]) -> dict[str, object
     }
 
 
-def _as_sent(ask: Ask) -> Ask:
+def _as_sent(ask: Request) -> Request:
     """With the text that the first question is about in that question."""
     if not ask.text:
         return ask
@@ -60,7 +60,7 @@ def _as_sent(ask: Ask) -> Ask:
     return replace(ask, history=(replace(first, question=ask.text + first.question), *others), text="")
 
 
-def _going_on(history: History, ask: Ask) -> str:
+def _going_on(history: History, ask: Request) -> str:
     """The conversation in which all was said that the program says was said before, and nothing else."""
     if not ask.history:
         return ""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from app.store.library import BookEntry
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.config import FITS, LENGTHS, checked
 from core.documents.document import Document
 from core.errors import UserError
@@ -57,11 +57,11 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ParsedRequest:
     """A request that can be answered. `model`: as it was named. `store`: the conversation is to be kept."""
 
     model: str
-    ask: Ask
+    ask: Request
     stream: bool = False
     usage: bool = False
     store: bool = False
@@ -86,12 +86,12 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+|_+", "-", plain)[:60].strip("-.")
 
 
-def wanted(
+def parse_request(
     body: bytes,
     names: Mapping[str, str],
     book: Callable[[str], Document],
     params: Mapping[str, Any] = MappingProxyType({}),
-) -> Wanted:
+) -> ParsedRequest:
     """The request as an Ask. `book` gives a document by its id; `params`: what holds where the request says
     nothing. Raises ApiError.
     """
@@ -122,7 +122,7 @@ def wanted(
         history = (replace(history[0], question=first[before:]), *history[1:])
     elif text:
         question = first[before:]
-    ask = Ask(
+    ask = Request(
         question=None if own["summary"] else question,
         book=document,
         conversation_id=f"api-{talk}",
@@ -143,7 +143,7 @@ def wanted(
     if not isinstance(options, dict) or set(options) - {"include_usage"} or (options and not stream):
         raise ApiError(400, "stream_options takes include_usage, with stream.", param="stream_options")
     usage, store = _flag(options.get("include_usage"), "stream_options"), _flag(given.get("store"), "store")
-    return Wanted(model, ask, stream, usage, store)
+    return ParsedRequest(model, ask, stream, usage, store)
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -205,13 +205,13 @@ def _own(value: Any) -> dict[str, Any]:
     return {name: given.get(name) for name in _OWN}
 
 
-def _said(messages: Any) -> tuple[tuple[Exchange, ...], str, int]:
+def _said(messages: Any) -> tuple[tuple[HistoryTurn, ...], str, int]:
     """What was said before, the question, and how many characters of the first one are the text that it is
     about. Instructions go before the first question, and questions without an answer between are one.
     """
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "messages is a list with a question in it.", param="messages")
-    exchanges: list[Exchange] = []
+    exchanges: list[HistoryTurn] = []
     pieces: list[str] = []  # of the question at hand; those of instructions are of the first
     asked, before = False, 0
     for message in messages:
@@ -226,7 +226,7 @@ def _said(messages: Any) -> tuple[tuple[Exchange, ...], str, int]:
             raise ApiError(400, "An answer without a question before it.", param="messages")
         else:
             before = before if exchanges else _before_question(pieces)
-            exchanges.append(Exchange(_joined(pieces), _joined(texts)))
+            exchanges.append(HistoryTurn(_joined(pieces), _joined(texts)))
             asked, pieces = False, []
     if not asked:
         raise ApiError(400, "The last message is the user's question.", param="messages")

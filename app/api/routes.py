@@ -12,9 +12,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app.api.answering import Answering, Answers, Ended, Remark
+from app.api.answering import Answering, ApiAnswers, FinalChunk, ProgressChunk
 from app.api.key import ApiKey
-from app.api.request import ApiError, model_names, wanted
+from app.api.request import ApiError, model_names, parse_request
 from core.ask import params_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Api:
     """Answers other programs from the books of one library."""
 
     def __init__(
-        self, engine: Runtime, library: Library, preferences: Preferences, *, key: ApiKey, answers: Answers
+        self, engine: Runtime, library: Library, preferences: Preferences, *, key: ApiKey, answers: ApiAnswers
     ) -> None:
         self._engine, self._library, self._preferences = engine, library, preferences
         self._key, self._answers = key, answers
@@ -86,7 +86,7 @@ class Api:
     async def _completions(self, request: Request) -> Response:
         body = await _body(request)
         params = params_of(self._preferences.settings)
-        asked = await run_in_threadpool(lambda: wanted(body, self._names(), self._library.get, params))
+        asked = await run_in_threadpool(lambda: parse_request(body, self._names(), self._library.get, params))
         answering = self._answers.begin(asked)
         head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
         if asked.stream:
@@ -115,7 +115,7 @@ async def _whole(request: Request, answering: Answering, head: dict[str, Any]) -
             news = await run_in_threadpool(answering.next, _LOOK_S)
             if isinstance(news, ApiError):
                 raise news
-            if isinstance(news, Ended):
+            if isinstance(news, FinalChunk):
                 message = {"role": "assistant", "content": "".join(text)}
                 choice = {"index": 0, "message": message, "finish_reason": news.reason, "logprobs": None}
                 told = {"object": "chat.completion", "choices": [choice], "usage": news.usage}
@@ -142,7 +142,7 @@ async def _stream(answering: Answering, head: dict[str, Any]) -> AsyncIterator[b
             news = await run_in_threadpool(answering.next)
             if isinstance(news, str):
                 yield chunk({"content": news})
-            elif isinstance(news, Remark):
+            elif isinstance(news, ProgressChunk):
                 yield f": {' '.join(news.words.split())}\n\n".encode()
             elif isinstance(news, ApiError):
                 yield _event(news.body)

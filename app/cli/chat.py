@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 
-from app.cli.printing import Stream, figures, report
+from app.cli.printing import Stream, answer_json, report
 from app.cli.terminal import chapter_range, read_book, say, status, tell
 from app.engine.client import Runtime
 from app.store.turns import wording
-from core.ask import Ask, Exchange, params_of
+from core.ask import HistoryTurn, Request, params_of
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -25,7 +25,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     try:
         runtime.start()  # the model is loaded while the book is read
         book = read_book(given.file, given.password, ocr=given.ocr)
-        ask = Ask(
+        ask = Request(
             given.question,
             book,
             "command line",
@@ -43,7 +43,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
         report(finished)
         if given.json:
             exact_for = (runtime.plan or {}).get("exact_for", "")
-            say(json.dumps({**figures(finished), "exact_for": exact_for}, ensure_ascii=False))
+            say(json.dumps({**answer_json(finished), "exact_for": exact_for}, ensure_ascii=False))
         _save(runtime)
     finally:
         runtime.close()
@@ -90,7 +90,7 @@ class _Chat:
     ) -> None:
         self._runtime, self._book, self._settings, self._chapters = runtime, book, settings, chapters
         self._until = until
-        self._said: list[Exchange] = []
+        self._said: list[HistoryTurn] = []
         self._asked: str | None = None
 
     def run(self) -> None:
@@ -123,7 +123,7 @@ class _Chat:
 
     def _ask(self, question: str | None) -> None:
         self._asked = question
-        ask = Ask(
+        ask = Request(
             question,
             self._book,
             "chat",
@@ -139,7 +139,7 @@ class _Chat:
         finished = Stream(self._runtime).show(self._runtime.ask(ask))
         report(finished)
         if finished.token_ids:
-            self._said.append(Exchange(wording(ask), finished.text, finished.token_ids, ask.instructions))
+            self._said.append(HistoryTurn(wording(ask), finished.text, finished.token_ids, ask.instructions))
 
 
 def _help() -> str:

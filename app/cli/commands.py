@@ -90,12 +90,12 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
 
 def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> tuple[list[dict[str, Any]], str]:
     """What works on the card, told line by line, and the verdict; on the CPU where there is none."""
-    from core.selftest.device import check, devices, format_findings, verdict
+    from core.selftest.device import check_device, devices, format_findings, verdict
 
     if tell:
         say("\n" + _("Tried"))
     found = []
-    for one in check(*devices(machine, settings)):
+    for one in check_device(*devices(machine, settings)):
         found.append(one)
         if tell:
             say(format_findings([one]))
@@ -104,25 +104,25 @@ def _tried(machine: Hardware, settings: Settings, *, tell: bool) -> tuple[list[d
     return [one.to_json() for one in found], verdict(found)
 
 
-def plan(given: argparse.Namespace, settings: Settings) -> int:
+def show_plan(given: argparse.Namespace, settings: Settings) -> int:
     """The plan for this machine, or for one with other parts."""
     from core.model.store.catalogue import find
     from core.model.store.fetch import is_downloaded
-    from core.planning.offers import choose, plan_for
+    from core.planning.offers import choose_model, plan_model
     from core.planning.stored_facts import known_in
     from core.planning.wording import format_plan
 
-    machine = imagined(given)
+    machine = imagined_machine(given)
     known = known_in(paths.data_dir())
     if settings.model is not None:
-        made = plan_for(machine, settings, find(settings.model), known=known).plan
+        made = plan_model(machine, settings, find(settings.model), known=known).plan
     else:
-        made = choose(machine, settings, is_downloaded=is_downloaded, known=known).plan
+        made = choose_model(machine, settings, is_downloaded=is_downloaded, known=known).plan
     say(json.dumps(made.to_json(), default=_plain) if given.json else format_plan(made))
     return 0
 
 
-def imagined(given: argparse.Namespace) -> Hardware:
+def imagined_machine(given: argparse.Namespace) -> Hardware:
     """This machine, with the parts exchanged that the options of `plan` and `models` name."""
     from core.hardware.gpus import imagine
     from core.hardware.probe import probe
@@ -161,13 +161,13 @@ def _snapshot_facts(settings: Settings) -> dict[str, Any]:
     }
 
 
-def tune(given: argparse.Namespace, settings: Settings) -> int:
+def tune_model(given: argparse.Namespace, settings: Settings) -> int:
     """Lengths of speculation that are faster on this machine than those of the plan, if there are any."""
     from core.backend.cpu.threads import bound_spinning
 
     bound_spinning()
-    from core.tuning.run_tuning import report_text, to_json
-    from core.tuning.run_tuning import tune as tune_here
+    from core.tuning.run_tuning import report_text, tuning_json
+    from core.tuning.run_tuning import run_tuning as tune_here
 
     try:
         done = tune_here(
@@ -175,7 +175,7 @@ def tune(given: argparse.Namespace, settings: Settings) -> int:
         )
     finally:
         status("")
-    say(json.dumps(to_json(done), default=_plain) if given.json else report_text(done))
+    say(json.dumps(tuning_json(done), default=_plain) if given.json else report_text(done))
     return 0
 
 
@@ -223,27 +223,27 @@ def train_draft(given: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def serve(given: argparse.Namespace, settings: Settings) -> int:
+def start_server(given: argparse.Namespace, settings: Settings) -> int:
     """The app, without opening a browser."""
-    from app.server.main import run
+    from app.server.main import run_app
 
-    return run(settings, open_browser=False, preferences=given.preferences)
+    return run_app(settings, open_browser=False, preferences=given.preferences)
 
 
-def api_key(given: argparse.Namespace, settings: Settings) -> int:
+def new_api_key(given: argparse.Namespace, settings: Settings) -> int:
     """A new key for other programs, shown once."""
-    from app.server.main import api_key
+    from app.server.main import data_folder_key
 
-    sys.stdout.write(api_key().renew() + "\n")
+    sys.stdout.write(data_folder_key().renew() + "\n")
     return 0
 
 
-def app(given: argparse.Namespace, settings: Settings) -> int:
+def open_app(given: argparse.Namespace, settings: Settings) -> int:
     """The app, opened in the browser unless the settings say otherwise."""
-    from app.server.main import run
+    from app.server.main import run_app
 
     files = [str(Path(file).expanduser().absolute()) for file in given.file]
-    return run(settings, open_browser=settings.open_browser, preferences=given.preferences, files=files)
+    return run_app(settings, open_browser=settings.open_browser, preferences=given.preferences, files=files)
 
 
 def _plain(value: Any) -> Any:

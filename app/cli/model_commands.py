@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.commands import imagined
+from app.cli.commands import imagined_machine
 from app.cli.terminal import say, status, tell
 from core import paths
 from core.config import Settings
@@ -40,8 +40,8 @@ def models(given: argparse.Namespace, settings: Settings) -> int:
 def use(given: argparse.Namespace, settings: Settings) -> int:
     """Uses a model file where it lies: in the app that runs, else from its next start on."""
     from app.host.instance import Instance
-    from app.models.catalogue import remember
-    from app.models.local_files import keep
+    from app.models.catalogue import remember_model
+    from app.models.local_files import add_file
     from core.model.store.untrusted import entry_safely
 
     entry = entry_safely(Path(given.file).absolute())
@@ -50,15 +50,15 @@ def use(given: argparse.Namespace, settings: Settings) -> int:
         words = _("{name} is given to the app at {address}.")
         say(words.format(name=entry.name, address=f"http://127.0.0.1:{address.port}/"))
         return 0
-    keep(entry.folder)
-    remember(str(entry.folder))
+    add_file(entry.folder)
+    remember_model(str(entry.folder))
     say(_("The app will start with {name}, from {file}.").format(name=entry.name, file=entry.folder))
     return 0
 
 
 def _download(given: argparse.Namespace) -> None:
     from core.model.store.catalogue import find
-    from core.model.store.fetch import fetch
+    from core.model.store.fetch import fetch_model
 
     if not given.name:
         raise UserError(
@@ -71,7 +71,7 @@ def _download(given: argparse.Namespace) -> None:
     if entry.folder is not None:
         words = _("{folder} is on this computer already; there is nothing to download.")
         raise UserError(words.format(folder=entry.folder))
-    folder, note = fetch(entry, progress=status)
+    folder, note = fetch_model(entry, progress=status)
     status("", None)
     say(str(folder))
     if note:
@@ -96,7 +96,7 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.planning.offers import offers
     from core.planning.stored_facts import known_in
 
-    machine = imagined(given)
+    machine = imagined_machine(given)
     known = known_in(paths.data_dir())
     found = offers(machine, settings, is_downloaded=is_downloaded, known=known)
     if given.json:

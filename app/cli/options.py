@@ -9,12 +9,12 @@ from core.config import FITS, LENGTHS, MODES, SUMMARIES
 from core.errors import UserError
 
 
-def offline(parser: argparse.ArgumentParser) -> None:
+def offline_option(parser: argparse.ArgumentParser) -> None:
     """For what could fetch something."""
     parser.add_argument("--offline", action="store_true", default=None, help="fetch nothing")
 
 
-def imagined(parser: argparse.ArgumentParser) -> None:
+def imagined_options(parser: argparse.ArgumentParser) -> None:
     """A PC that is not this one."""
     parser.add_argument(
         "--gpu", metavar="NAME", help='imagine this GPU, for example "RTX 4090"; none: without one'
@@ -25,7 +25,7 @@ def imagined(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--os", metavar="NAME", help="imagine this system: linux, windows or macos")
 
 
-def book(parser: argparse.ArgumentParser) -> None:
+def book_options(parser: argparse.ArgumentParser) -> None:
     """The file and how it is opened."""
     parser.add_argument(
         "file", metavar="FILE", help="a book: PDF, EPUB, FB2, TXT, HTML, Markdown, DOCX, ODT or RTF"
@@ -63,7 +63,7 @@ def reading(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--until", type=count, metavar="N", help="read and show nothing behind chapter N")
     model(parser)
-    offline(parser)
+    offline_option(parser)
 
 
 def model(parser: argparse.ArgumentParser) -> None:

@@ -94,7 +94,7 @@ class _Wide(argparse.HelpFormatter):
 
 def _summarize(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.cli.chat:summarize")
-    options.book(parser)
+    options.book_options(parser)
     parser.add_argument("--question", metavar="TEXT", help="answer this question instead of summarising")
     options.length(parser)
     options.reading(parser)
@@ -104,7 +104,7 @@ def _summarize(parser: argparse.ArgumentParser) -> None:
 
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.cli.chat:chat")
-    options.book(parser)
+    options.book_options(parser)
     options.length(parser)
     options.reading(parser)
     options.answering(parser)
@@ -112,7 +112,7 @@ def _chat(parser: argparse.ArgumentParser) -> None:
 
 def _extract(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run="app.cli.commands:extract")
-    options.book(parser)
+    options.book_options(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--json", action="store_true", help="title, author, format, words, chapters and warnings as JSON"
@@ -136,9 +136,9 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run="app.cli.commands:plan")
+    parser.set_defaults(run="app.cli.commands:show_plan")
     options.model(parser)
-    options.imagined(parser)
+    options.imagined_options(parser)
     parser.add_argument(
         "--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999"
     )
@@ -156,8 +156,8 @@ def _models(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="which model to download or move")
     parser.add_argument("--to", metavar="FOLDER", help="where to move it")
-    options.imagined(parser)
-    options.offline(parser)
+    options.imagined_options(parser)
+    options.offline_option(parser)
     parser.add_argument("--json", action="store_true", help="the list as JSON")
 
 
@@ -222,7 +222,7 @@ def _train_draft(parser: argparse.ArgumentParser) -> None:
 
 
 def _tune(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run="app.cli.commands:tune")
+    parser.set_defaults(run="app.cli.commands:tune_model")
     options.model(parser)
     parser.add_argument(
         "--book", action="append", metavar="FILE", help="read this instead of the samples; may be given again"
@@ -232,13 +232,13 @@ def _tune(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run="app.cli.commands:serve")
+    parser.set_defaults(run="app.cli.commands:start_server")
     parser.add_argument("--api", action="store_true", default=None, help="answer other programs, too")
-    options.offline(parser)
+    options.offline_option(parser)
 
 
 def _api_key(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run="app.cli.commands:api_key")
+    parser.set_defaults(run="app.cli.commands:new_api_key")
 
 
 def _mcp(parser: argparse.ArgumentParser) -> None:
@@ -246,9 +246,9 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
 
 
 def _app(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run="app.cli.commands:app")
+    parser.set_defaults(run="app.cli.commands:open_app")
     parser.add_argument("file", nargs="*", metavar="FILE", help="books to open; one that runs takes them")
-    options.offline(parser)
+    options.offline_option(parser)
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {

@@ -12,7 +12,18 @@ from typing import Any
 from app.cli.terminal import status, tell
 from app.engine.client import Runtime
 from core.errors import UserError
-from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing, Reading, Standing, Stats
+from core.events import (
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Loading,
+    Prefill,
+    Preparing,
+    ReadingStep,
+    Stats,
+    SummaryDraft,
+)
 from core.stats import AnswerStats
 from core.text.words import duration
 from core.text.words import translated as _
@@ -62,9 +73,9 @@ class Stream:
         self._figures.take(event)
         if isinstance(event, Loading):
             status(event.stage, event.fraction)
-        elif isinstance(event, Reading):
+        elif isinstance(event, ReadingStep):
             self._heading(event)
-        elif isinstance(event, Standing):
+        elif isinstance(event, SummaryDraft):
             self._settled(event)
         elif isinstance(event, Preparing):
             status(_("Preparing memory"), event.done_bytes / event.total_bytes)
@@ -77,7 +88,7 @@ class Stream:
             else:
                 self._hold(event)
 
-    def _settled(self, event: Standing) -> None:
+    def _settled(self, event: SummaryDraft) -> None:
         """Writes what stays of a summary that is told in the place of what stands there."""
         if self._settles:
             before = "".join(piece.text for piece in event.before)
@@ -101,7 +112,7 @@ class Stream:
         sys.stdout.flush()
         self._at_start = self._at_start and not text
 
-    def _heading(self, event: Reading) -> None:
+    def _heading(self, event: ReadingStep) -> None:
         status("")
         if event.purpose == "passage":
             words = _("Reading passage {index} of {total}: {part}")
@@ -151,7 +162,7 @@ def _next(inbox: queue.Queue[Event | None]) -> Event | None:
             continue
 
 
-def figures(finished: Finished) -> dict[str, Any]:
+def answer_json(finished: Finished) -> dict[str, Any]:
     """What `--json` writes."""
     stats = finished.stats
     return {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from app.desk.actions import SIZE_DIGITS, Action, action, choice, flag, number, text
-from app.desk.books import Books
+from app.desk.actions import SIZE_DIGITS, Action, action, choice_field, flag, number_field, text_field
+from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.choices import Choices
 from app.desk.comparison import Comparison
@@ -29,7 +29,7 @@ NAME_CHARS, VALUE_CHARS, PATH_CHARS = 200, 2000, 4000
 
 
 def of_books(
-    books: Books,
+    books: OpenBooks,
     reader: Reader,
     imports: ImportQueue,
     *,
@@ -39,35 +39,40 @@ def of_books(
     questions: Questions,
 ) -> dict[str, Action]:
     """What is done with books, the open one and those on the shelf."""
-    name = text("name", NAME_CHARS, default="book")
+    name = text_field("name", NAME_CHARS, default="book")
     return {
-        "upload": action(imports.upload, path=text("path"), name=name, title=text("title")),
-        "refused": action(imports.refuse, name=text("name", NAME_CHARS), limit_mb=number("limit")),
-        "sample": action(imports.sample, name=text("name")),
+        "upload": action(imports.upload, path=text_field("path"), name=name, title=text_field("title")),
+        "refused": action(
+            imports.refuse, name=text_field("name", NAME_CHARS), limit_mb=number_field("limit")
+        ),
+        "sample": action(imports.sample, name=text_field("name")),
         "cancel-opening": action(imports.cancel),
         "read-pictures": action(imports.read_pictures),
         "install-ocr": action(imports.install_ocr),
-        "book": action(books.select, book_id=text("id")),
-        "search": action(search.look_for, words=text("text")),
-        "said": action(books.open_conversation, conversation_id=text("id"), book_id=text("book")),
+        "book": action(books.select, book_id=text_field("id")),
+        "search": action(search.look_for, words=text_field("text")),
+        "said": action(books.open_conversation, conversation_id=text_field("id"), book_id=text_field("book")),
         "place": action(
-            books.open_place, book_id=text("book"), offset=number("offset"), length=number("length")
+            books.open_place,
+            book_id=text_field("book"),
+            offset=number_field("offset"),
+            length=number_field("length"),
         ),
-        "forget": action(trash.throw_book, book_id=text("id")),
-        "tick": action(chapters.tick, number=number("id")),
+        "forget": action(trash.throw_book, book_id=text_field("id")),
+        "tick": action(chapters.tick, number=number_field("id")),
         "untick": action(chapters.untick),
-        "tell": action(questions.summarize_chapter, number=number("value")),
+        "tell": action(questions.summarize_chapter, number=number_field("value")),
         "tell-ticked": action(questions.summarize_ticked),
-        "tell-up-to": action(questions.summarize_up_to, number=number("value")),
-        "cite": action(reader.show, offset=number("offset"), length=number("length")),
-        "goto": action(reader.show, offset=number("value")),
-        "turn": action(reader.turn, step=choice("value", back=-1, on=1)),
-        "stand": action(reader.stand, offset=number("value")),
-        "find": action(reader.look_for, words=text("text"), exact=flag("exact")),
-        "unfold": action(reader.unfold, chapter=number("value")),
-        "mark": action(reader.mark, paragraph=number("offset"), words=text("text")),
-        "note": action(reader.note, offset=number("offset"), note=text("text")),
-        "unmark": action(reader.unmark, offset=number("offset")),
+        "tell-up-to": action(questions.summarize_up_to, number=number_field("value")),
+        "cite": action(reader.show, offset=number_field("offset"), length=number_field("length")),
+        "goto": action(reader.show, offset=number_field("value")),
+        "turn": action(reader.turn, step=choice_field("value", back=-1, on=1)),
+        "stand": action(reader.stand, offset=number_field("value")),
+        "find": action(reader.look_for, words=text_field("text"), exact=flag("exact")),
+        "unfold": action(reader.unfold, chapter=number_field("value")),
+        "mark": action(reader.mark, paragraph=number_field("offset"), words=text_field("text")),
+        "note": action(reader.note, offset=number_field("offset"), note=text_field("text")),
+        "unmark": action(reader.unmark, offset=number_field("offset")),
     }
 
 
@@ -76,55 +81,55 @@ def of_answers(
     comparison: Comparison,
     stop: Callable[[], None],
     *,
-    books: Books,
+    books: OpenBooks,
     reader: Reader,
     choices: Choices,
     preferences: Preferences,
 ) -> dict[str, Action]:
     """What is asked, and with which choices."""
     return {
-        "instruct": action(partial(preferences.choose, "instructions"), text=text("value")),
-        "instruct-book": action(reader.instruct, text=text("value")),
+        "instruct": action(partial(preferences.choose, "instructions"), text=text_field("value")),
+        "instruct-book": action(reader.instruct, text=text_field("value")),
         "compare": action(comparison.begin),
         "drop-oldest": action(questions.drop_oldest),
         "retell-oldest": action(questions.retell_oldest),
         "start-fresh": action(questions.start_fresh),
         "not-now": action(questions.cancel),
         "summarize": action(questions.summarize),
-        "suggest": action(questions.ask, question=text("text", NAME_CHARS)),
+        "suggest": action(questions.ask, question=text_field("text", NAME_CHARS)),
         "regenerate": action(questions.regenerate),
         "stop": action(stop),
-        "from": action(books.choose_chapters, first=number("value")),
-        "to": action(books.choose_chapters, last=number("value")),
-        "limit": action(books.limit, chapter=number("value")),
-        "fit": action(partial(preferences.choose, "fit"), text=text("value")),
-        "length": action(choices.summary, value=text("value")),
+        "from": action(books.choose_chapters, first=number_field("value")),
+        "to": action(books.choose_chapters, last=number_field("value")),
+        "limit": action(books.limit, chapter=number_field("value")),
+        "fit": action(partial(preferences.choose, "fit"), text=text_field("value")),
+        "length": action(choices.summary, value=text_field("value")),
     }
 
 
 def of_conversations(
-    talks: Conversations, books: Books, trash: Trash, conversation_import: ConversationImport
+    talks: Conversations, books: OpenBooks, trash: Trash, conversation_import: ConversationImport
 ) -> dict[str, Action]:
     """What is done with conversations."""
     return {
-        "talk": action(books.open_conversation, conversation_id=text("id")),
+        "talk": action(books.open_conversation, conversation_id=text_field("id")),
         "new": action(books.begin_conversation),
-        "forget-talk": action(trash.throw_conversation, conversation_id=text("id")),
+        "forget-talk": action(trash.throw_conversation, conversation_id=text_field("id")),
         "clear": action(trash.throw_open_conversation),
-        "undo": action(trash.restore, names=text("id")),
-        "rename-talk": action(talks.rename, conversation_id=text("id"), title=text("text")),
-        "pin-talk": action(talks.pin, conversation_id=text("id")),
-        "fork": action(talks.fork, number=number("value")),
-        "ask-otherwise": action(talks.ask_otherwise, number=number("value")),
-        "version": action(talks.use_version, number=number("id"), version=number("value")),
-        "bring-in": action(conversation_import.bring_in, path=text("path")),
+        "undo": action(trash.restore, names=text_field("id")),
+        "rename-talk": action(talks.rename, conversation_id=text_field("id"), title=text_field("text")),
+        "pin-talk": action(talks.pin, conversation_id=text_field("id")),
+        "fork": action(talks.fork, number=number_field("value")),
+        "ask-otherwise": action(talks.ask_otherwise, number=number_field("value")),
+        "version": action(talks.use_version, number=number_field("id"), version=number_field("value")),
+        "bring-in": action(conversation_import.bring_in, path=text_field("path")),
     }
 
 
 def of_models(models: Models, choice_of: ModelChoice) -> dict[str, Action]:
     """What is done with models."""
     # no "path": Gradio takes what has one for an upload, and refuses it
-    file, name = text("file"), text("name", NAME_CHARS)
+    file, name = text_field("file"), text_field("name", NAME_CHARS)
     return {
         "fetch-model": action(models.fetch, name=name),
         "pause-model": action(models.pause),
@@ -133,7 +138,7 @@ def of_models(models: Models, choice_of: ModelChoice) -> dict[str, Action]:
         "look-elsewhere": action(choice_of.look_elsewhere),
         "search-below": action(choice_of.search_below, folder=file),
         "forget-folder": action(choice_of.forget_folder, folder=file),
-        "dropped-model": action(choice_of.dropped, name=name, size=number("text", SIZE_DIGITS)),
+        "dropped-model": action(choice_of.dropped, name=name, size=number_field("text", SIZE_DIGITS)),
         "place-for": action(choice_of.place_for, name=name),
         "move-here": action(choice_of.move_to, folder=file),
         "open-dialog": action(choice_of.open_dialog),
@@ -144,7 +149,7 @@ def of_models(models: Models, choice_of: ModelChoice) -> dict[str, Action]:
         "use-file": action(choice_of.file, path=file),
         "forget-file": action(choice_of.forget, path=file),
         "delete-model": action(choice_of.delete, name=name),
-        "use-model": action(choice_of.use, name=text("name")),
+        "use-model": action(choice_of.use, name=text_field("name")),
     }
 
 
@@ -163,12 +168,12 @@ def of_the_app(
         "restart": action(engine.restart),
         "cancel-loading": action(engine.cancel_loading),
         "apply": action(engine.apply),
-        "set": action(choices.set, key=text("id"), value=text("value", VALUE_CHARS)),
-        "tick-folder": action(choices.tick_folder, folder=text("value", VALUE_CHARS)),
-        "reset": action(preferences.reset, key=text("id")),
+        "set": action(choices.set, key=text_field("id"), value=text_field("value", VALUE_CHARS)),
+        "tick-folder": action(choices.tick_folder, folder=text_field("value", VALUE_CHARS)),
+        "reset": action(preferences.reset, key=text_field("id")),
         "look-kept": action(disk.look, while_moving=True),
         "empty-kept": action(disk.empty),
-        "move-data": action(folder.propose, folder=text("text", PATH_CHARS)),
+        "move-data": action(folder.propose, folder=text_field("text", PATH_CHARS)),
         "begin-move": action(folder.begin),
         "decline-move": action(folder.decline, while_moving=True),
     }

@@ -42,12 +42,12 @@ def action(do: Callable[..., object], *, while_moving: bool = False, **fields: F
     return Action(do, fields, while_moving)
 
 
-def text(name: str, most: int = _TEXT_CHARS, *, default: str = "") -> Field:
+def text_field(name: str, most: int = _TEXT_CHARS, *, default: str = "") -> Field:
     """A text, cut behind `most` characters."""
     return Field(name, str, lambda sent: (sent or default)[:most])
 
 
-def number(name: str, digits: int = _DIGITS) -> Field:
+def number_field(name: str, digits: int = _DIGITS) -> Field:
     """A number from 0 on, of so many digits at most; 0 where nothing is sent."""
     return Field(name, int, lambda sent: _number(sent, digits))
 
@@ -57,7 +57,7 @@ def flag(name: str) -> Field:
     return Field(name, bool, bool)
 
 
-def choice(name: str, **values: int) -> Field:
+def choice_field(name: str, **values: int) -> Field:
     """One of these words as its number."""
     return Field(name, int, lambda sent: _chosen(values, sent))
 

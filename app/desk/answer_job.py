@@ -18,21 +18,21 @@ from typing import Any
 from app.desk.pacing import Pacer
 from app.errors import in_words
 from app.store.history import History
-from app.store.turns import Turn
+from app.store.turns import StoredTurn
 from core.events import (
+    AttentionEvidence,
     Delta,
     Event,
     Failed,
     Finished,
     Loading,
-    Looked,
     Piece,
     Prefill,
     Preparing,
-    Reading,
-    Stand,
-    Standing,
+    ReadingStep,
+    SourceSpan,
     Stats,
+    SummaryDraft,
 )
 from core.stats import AnswerStats
 from core.text.words import Message
@@ -51,13 +51,13 @@ class Snapshot:
 
     phase: str = "starting"
     loading: Loading | None = None
-    reading: Reading | None = None
+    reading: ReadingStep | None = None
     preparing: Preparing | None = None
     prefill: Prefill | None = None
     pieces: tuple[Piece, ...] = ()
-    looked: tuple[Looked, ...] = ()  # where the model looked for these pieces
+    looked: tuple[AttentionEvidence, ...] = ()  # where the model looked for these pieces
     parts: tuple[tuple[str, str], ...] = ()  # (label, text) of the parts read before this one
-    standing: Standing | None = None  # of a summary that is told in the place of what stands there
+    standing: SummaryDraft | None = None  # of a summary that is told in the place of what stands there
     stats: Stats | None = None
     finished: Finished | None = None
     error: str = ""
@@ -83,7 +83,7 @@ class Snapshot:
         return (start, start + told)
 
     @property
-    def stands(self) -> tuple[Stand, ...]:
+    def stands(self) -> tuple[SourceSpan, ...]:
         """The places in the book of the sentences that stand, counted in the text."""
         start, end = self.telling
         return tuple(
@@ -97,7 +97,7 @@ class Snapshot:
         return self.standing.before, self.standing.telling
 
 
-class Job:
+class AnswerJob:
     """Runs one stream of events in its own thread and writes the answer to the history while it grows.
 
     An answer `instead_of` an earlier one is written when it is complete; `say` tells when it does not come to
@@ -113,7 +113,7 @@ class Job:
         changed: Callable[[], None],
         stop: Callable[[], None] = lambda: None,
         say: Callable[[str, str], None] = lambda words, kind: None,
-        instead_of: Turn | None = None,
+        instead_of: StoredTurn | None = None,
         until: int | None = None,
         instructions: str = "",
         done: Callable[[Finished], None] = lambda finished: None,
@@ -170,7 +170,7 @@ class Job:
                 if self._snapshot.stopping and isinstance(event, Loading):
                     self._end(Finished("user", "", Stats()))  # nothing was asked of the engine yet
                     break
-                if self._snapshot.stopping and isinstance(event, Reading):
+                if self._snapshot.stopping and isinstance(event, ReadingStep):
                     self._stop()  # the engine has only now heard of the question
             if self._snapshot.running:
                 self._end(Failed(_("The answer ended without a result. Please ask again.")))
@@ -187,13 +187,13 @@ class Job:
         self._figures.take(event)
         if isinstance(event, Loading):
             self._set(phase="loading", loading=event)
-        elif isinstance(event, Reading):
+        elif isinstance(event, ReadingStep):
             self._next_part(event)
         elif isinstance(event, Preparing):
             self._set(phase="preparing", preparing=event)
         elif isinstance(event, Prefill):
             self._set(phase="prefill", prefill=event)
-        elif isinstance(event, Standing):
+        elif isinstance(event, SummaryDraft):
             self._stand(event)
         elif isinstance(event, Delta) and self._snapshot.standing:
             now = self._snapshot.standing
@@ -204,12 +204,12 @@ class Job:
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
             self._set(phase="streaming", pieces=pieces, stats=self._counted())
             self._save_sometimes()
-        elif isinstance(event, Looked):
+        elif isinstance(event, AttentionEvidence):
             self._set(looked=(*self._snapshot.looked, event))
         elif isinstance(event, (Finished, Failed)):
             self._end(event)
 
-    def _stand(self, now: Standing, **changes: object) -> None:
+    def _stand(self, now: SummaryDraft, **changes: object) -> None:
         """Shows a summary that is told in the place of what stands there. It is all to be seen at once."""
         pieces = (*now.before, *now.telling, *now.after)
         self._pacer.arrived(0)
@@ -224,7 +224,7 @@ class Job:
         self._counted_at = self._clock()
         return self._figures.stats()
 
-    def _next_part(self, event: Reading) -> None:
+    def _next_part(self, event: ReadingStep) -> None:
         """What was written about the part before is not the answer; it is kept beside it, unless the same
         part is told anew.
 

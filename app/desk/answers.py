@@ -7,29 +7,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.desk.answer_job import Job
+from app.desk.answer_job import AnswerJob
 from app.desk.chapters import Chapters
 from app.desk.retelling import retold
 from app.desk.store import Store
 from app.store.history import History
-from app.store.turns import Turn, going_on
-from core.ask import Ask, Exchange
+from app.store.turns import StoredTurn, going_on
+from core.ask import HistoryTurn, Request
 from core.events import Event
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
 
 
-class Answers:
+class AnswerQueue:
     """Has questions answered, one at a time. `job`: the answer that was begun last."""
 
     def __init__(self, store: Store, engine: Runtime, history: History, chapters: Chapters) -> None:
         self._store, self._engine, self._history = store, engine, history
         self._chapters, self._lock = chapters, threading.Lock()
-        self.job: Job | None = None
+        self.job: AnswerJob | None = None
 
     def begin(
-        self, ask: Ask, instead_of: Turn | None = None, *, left: Sequence[Exchange] = (), retell: bool = False
+        self,
+        ask: Request,
+        instead_of: StoredTurn | None = None,
+        *,
+        left: Sequence[HistoryTurn] = (),
+        retell: bool = False,
     ) -> bool:
         """Has the question answered; False while another answer is written. `instead_of`: the answer that
         this one takes the place of. `left`: what goes no longer to the engine, of the questions before;
@@ -57,7 +62,9 @@ class Answers:
         if self.job:
             self.job.join(timeout_s)
 
-    def _prepared(self, ask: Ask, instead_of: Turn | None, left: Sequence[Exchange], retell: bool) -> Job:
+    def _prepared(
+        self, ask: Request, instead_of: StoredTurn | None, left: Sequence[HistoryTurn], retell: bool
+    ) -> AnswerJob:
         """The question goes into the history, unless its answer stands there, and the answer's place."""
         history, talk = self._history, ask.conversation_id
         if not self._store.state.conversation_id:
@@ -68,7 +75,7 @@ class Answers:
             if left:
                 since = pairs[-len(ask.history)][0].number if ask.history else number
                 history.leave_out(talk, number, since)
-            return Job(
+            return AnswerJob(
                 self._retold(ask, left, number, since) if retell else self._engine.ask(ask),
                 history,
                 talk,
@@ -82,7 +89,7 @@ class Answers:
                 params=ask.params,
             )
 
-    def _retold(self, ask: Ask, left: Sequence[Exchange], number: int, since: int) -> Iterator[Event]:
+    def _retold(self, ask: Request, left: Sequence[HistoryTurn], number: int, since: int) -> Iterator[Event]:
         def keep(told: str) -> None:
             self._history.leave_out(ask.conversation_id, number, since, told)
 

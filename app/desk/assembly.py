@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from app.desk.action_table import of_answers, of_books, of_conversations, of_models, of_the_app
 from app.desk.actions import Action, Dispatcher
-from app.desk.answers import Answers
-from app.desk.book_cards import BookCards
-from app.desk.books import Books
+from app.desk.answers import AnswerQueue
+from app.desk.book_cards import BookEstimates
+from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.choices import Choices
 from app.desk.comparison import Comparison
@@ -39,7 +39,7 @@ from app.store.history import History
 from app.store.library import Library
 from app.store.preferences import Preferences
 from core.config import Settings
-from core.text.words import sentences
+from core.text.words import joined_sentences
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
@@ -74,7 +74,7 @@ class AppServices:
         self._hurry = threading.Event()
 
         self.reader = Reader(store, library)
-        self.books = books = Books(store, library, history, self.reader)
+        self.books = books = OpenBooks(store, library, history, self.reader)
         self.trash = Trash(store, library, history, engine=engine, books=books)
         self.shelf = Shelf(store, library, engine=engine, books=books, trash=self.trash)
         self.imports = ImportQueue(store, self.shelf, readers, uploads=uploads, samples=samples)
@@ -83,7 +83,7 @@ class AppServices:
 
         self.chapters = Chapters(store, library)
         self.requests = Requests(store, library, preferences)
-        self.answers = Answers(store, engine, history, self.chapters)
+        self.answers = AnswerQueue(store, engine, history, self.chapters)
         self.questions = Questions(
             store,
             engine,
@@ -94,7 +94,7 @@ class AppServices:
         )
         self.comparison = Comparison(store, engine, history, books)
         self.context_usage = ContextUsage(store, engine, books, self.requests)
-        self.cards = BookCards(engine, store.tell, counted=library.count_tokens)
+        self.cards = BookEstimates(engine, store.tell, counted=library.count_tokens)
         self.search = ShelfSearch(store, library, history, self.chapters)
         self.exports = Exports(store, history, books=books, reader=self.reader, chapters=self.chapters)
 
@@ -161,7 +161,7 @@ class AppServices:
         self.books.resume()
         known = (self._unsettled, self.history.warning, self.preferences.warning)
         if warnings := [one for one in known if one]:
-            self.store.say(sentences(*warnings))
+            self.store.say(joined_sentences(*warnings))
 
     def _settle(self) -> str:
         """Ends the answers that a killed app left open. Returns why that cannot be written, if it cannot."""

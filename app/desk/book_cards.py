@@ -21,7 +21,7 @@ AGAIN_S = 30.0  # after so long a look at a card that failed asks for it again
 Key = tuple[str, int, str, int | None]
 
 
-class BookCards:
+class BookEstimates:
     """The cards, asked for in the background and kept. Thread-safe; `changed` is called when one has come,
     `counted` with a whole book's tokens.
 

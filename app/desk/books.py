@@ -9,12 +9,12 @@ from app.desk.state import AppState
 from app.desk.store import Store
 from app.store.history import History
 from app.store.library import Library
-from app.store.turns import Turn
+from app.store.turns import StoredTurn
 from core.documents.document import Document
 from core.text.words import translated as _
 
 
-class Books:
+class OpenBooks:
     """Opens books of the library and conversations of the history, one at a time."""
 
     def __init__(self, store: Store, library: Library, history: History, reader: Reader) -> None:
@@ -26,7 +26,7 @@ class Books:
         return self._library.find(self._store.state.book_id)
 
     @property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[StoredTurn]:
         """The open conversation's turns, the one being written included."""
         talk = self._store.state.conversation_id
         return self._history.turns(talk) if talk else []

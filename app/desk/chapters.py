@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from app.desk.store import Store
 from app.store.library import Library
-from core.ask import Ask
+from core.ask import Request
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.events import Finished
@@ -39,7 +39,7 @@ class Chapters:
         """Ticks none any more: all are read."""
         self._store.update(ticked=())
 
-    def keep(self, ask: Ask, done: Finished) -> None:
+    def keep(self, ask: Request, done: Finished) -> None:
         """Keeps the summaries of chapters that an answer holds. They can be told again: what the disk does
         not take is logged.
         """

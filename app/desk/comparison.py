@@ -9,13 +9,13 @@ import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from app.desk.books import Books
+from app.desk.books import OpenBooks
 from app.desk.store import Store
-from app.desk.values import Comparing
+from app.desk.values import ComparisonRun
 from app.errors import guarded
 from app.store.history import History
-from app.store.turns import Turn, answered_until, asked_again, exchanges, instructed, within
-from core.ask import Ask
+from app.store.turns import StoredTurn, answered_until, asked_again, exchanges, turn_instructions, within
+from core.ask import Request
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
 from core.stats import AnswerStats
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def comparable(turns: list[Turn]) -> tuple[Turn | None, str]:
+def comparable(turns: list[StoredTurn]) -> tuple[StoredTurn | None, str]:
     """The last answer, where it was decoded with drafts, in one go; else, where there is one that was decoded
     with drafts, why it is not compared.
     """
@@ -49,7 +49,7 @@ def comparable(turns: list[Turn]) -> tuple[Turn | None, str]:
 class Comparison:
     """Compares the last answer of the open conversation; nothing else is answered meanwhile."""
 
-    def __init__(self, store: Store, engine: Runtime, history: History, books: Books) -> None:
+    def __init__(self, store: Store, engine: Runtime, history: History, books: OpenBooks) -> None:
         self._store, self._engine, self._history, self._books = store, engine, history, books
 
     def begin(self) -> None:
@@ -68,7 +68,7 @@ class Comparison:
                 "now. Regenerate it, then compare the new one."
             )
             raise UserError(words.format(number=until))
-        talk = self._store.update(comparing=Comparing()).conversation_id
+        talk = self._store.update(comparing=ComparisonRun()).conversation_id
         threading.Thread(target=self._run, args=(talk, turns), name="compare", daemon=True).start()
 
     def stop(self) -> None:
@@ -76,22 +76,22 @@ class Comparison:
         if self._store.state.comparing:
             self._engine.stop()
 
-    def _run(self, talk: str, turns: list[Turn]) -> None:
+    def _run(self, talk: str, turns: list[StoredTurn]) -> None:
         try:
             guarded(lambda: self._compare(talk, turns), self._store.say, None)
         finally:
             self._store.update(comparing=None)
 
-    def _compare(self, talk: str, turns: list[Turn]) -> None:
+    def _compare(self, talk: str, turns: list[StoredTurn]) -> None:
         question, answer = turns[-2:]
-        ask = Ask(
+        ask = Request(
             **asked_again(question),
             book=self._books.current,
             conversation_id=talk,
             params={**answer.extra.get("params", {}), "mode": "autoregressive"},
             history=exchanges(turns[:-2], self._store.state.until),
             until=answered_until(question, answer),
-            instructions=instructed(question, answer),
+            instructions=turn_instructions(question, answer),
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
             drawn=answer.extra.get("drawn") or {},
         )
@@ -101,14 +101,14 @@ class Comparison:
             if isinstance(event, Delta) and (stats := figures.stats()):
                 more = len(ask.compare) - stats.new_tokens
                 left_s = more * stats.tbt_mean_ms / 1e3 if more > 0 and stats.tbt_mean_ms else None
-                self._store.update(comparing=Comparing(stats.new_tokens, left_s))
+                self._store.update(comparing=ComparisonRun(stats.new_tokens, left_s))
             elif isinstance(event, Failed):
                 self._store.say(event.message)
             elif isinstance(event, Finished) and event.reason != "user":
                 self._history.compare(talk, answer.number, _found(event, answer))
 
 
-def _found(plain: Finished, answer: Turn) -> dict[str, Any]:
+def _found(plain: Finished, answer: StoredTurn) -> dict[str, Any]:
     """What is kept of it with the answer."""
     return {
         "text": plain.text,

@@ -6,10 +6,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from app.desk.books import Books
+from app.desk.books import OpenBooks
 from app.desk.requests import Requests
 from app.desk.store import Store
-from core.ask import Ask
+from core.ask import Request
 from core.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class ContextUsage:
     """The newest answer stands until there is a newer one. Thread-safe enough for one thread that looks."""
 
-    def __init__(self, store: Store, engine: Runtime, books: Books, requests: Requests) -> None:
+    def __init__(self, store: Store, engine: Runtime, books: OpenBooks, requests: Requests) -> None:
         self._store, self._engine = store, engine
         self._books, self._requests = books, requests
         self._asked: object = None
@@ -42,7 +42,7 @@ class ContextUsage:
                 threading.Thread(target=self._fetch, args=(ask,), name="context usage", daemon=True).start()
         return self._room[1] if self._room and self._room[0] == state.book_id else None
 
-    def _fetch(self, ask: Ask) -> None:
+    def _fetch(self, ask: Request) -> None:
         try:
             self._room = ask.book_id, self._engine.room(ask)
         except UserError as error:

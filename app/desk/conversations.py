@@ -4,7 +4,7 @@ versions of an answer. Nothing changes while an answer is being written.
 
 from __future__ import annotations
 
-from app.desk.books import Books
+from app.desk.books import OpenBooks
 from app.desk.store import Store
 from app.store.history import History
 from core.text.words import translated as _
@@ -15,7 +15,7 @@ TITLE_CHARS = 120
 class Conversations:
     """Changes conversations of the history."""
 
-    def __init__(self, store: Store, history: History, books: Books) -> None:
+    def __init__(self, store: Store, history: History, books: OpenBooks) -> None:
         self._store, self._history, self._books = store, history, books
 
     def rename(self, conversation_id: str, title: str) -> None:

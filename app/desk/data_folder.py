@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from app.desk.state import AppState
 from app.desk.store import Store
-from app.desk.values import Moving
+from app.desk.values import FolderMove
 from app.errors import in_words
 from app.store import relocation
 from app.store.history import History
@@ -39,7 +39,7 @@ class DataFolder:
     def propose(self, folder: str) -> None:
         """Asks for a yes to a move. Raises UserError for a place that will not do."""
         if not self._store.refuse_while_busy():
-            self._store.update(moving=Moving(relocation.prepared(folder)))
+            self._store.update(moving=FolderMove(relocation.planned_move(folder)))
 
     def decline(self) -> None:
         """No move; one under way is broken off, and everything is as it was."""
@@ -57,7 +57,7 @@ class DataFolder:
         self._store.update(moving=replace(moving, done=0))
         threading.Thread(target=self._run, args=(moving.move,), name="move", daemon=True).start()
 
-    def _run(self, move: relocation.Move) -> None:
+    def _run(self, move: relocation.Relocation) -> None:
         self._engine.rest()
         try:
             whole = relocation.copied(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.desk.store import Store
-from app.desk.values import KeptReadings
+from app.desk.values import ReadingsUsage
 from app.store.library import Library
 from app.store.preferences import Preferences
 from core import paths
@@ -24,7 +24,7 @@ class DiskUsage:
         found = [(entry.title, stored.get(folder_name(entry.id))) for entry in entries]
         books = tuple((title, of.bytes) for title, of in found if of)
         quota = quota_bytes(self._preferences.settings.snapshot_quota_gb, folder.root)
-        self._store.update(kept=KeptReadings(folder.usage().bytes, quota, books))
+        self._store.update(kept=ReadingsUsage(folder.usage().bytes, quota, books))
 
     def empty(self) -> None:
         """Deletes it. Books, conversations and summaries stay; the next question reads again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.desk.books import Books
+from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.import_queue import uploaded
 from app.desk.reader import Reader, as_known
@@ -21,7 +21,7 @@ class Exports:
     """Writes what belongs to the open book as (file name, content); `form`: md, html or json."""
 
     def __init__(
-        self, store: Store, history: History, *, books: Books, reader: Reader, chapters: Chapters
+        self, store: Store, history: History, *, books: OpenBooks, reader: Reader, chapters: Chapters
     ) -> None:
         self._store, self._history = store, history
         self._books, self._reader, self._chapters = books, reader, chapters
@@ -57,7 +57,7 @@ class ConversationImport:
     """Brings in what `Exports` wrote as JSON. `uploads`: where a browser's files arrive."""
 
     def __init__(
-        self, store: Store, library: Library, history: History, *, books: Books, uploads: Path
+        self, store: Store, library: Library, history: History, *, books: OpenBooks, uploads: Path
     ) -> None:
         self._store, self._library, self._history = store, library, history
         self._books, self._uploads = books, uploads

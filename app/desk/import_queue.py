@@ -17,13 +17,13 @@ from pathlib import Path
 from app.desk import ocr_install
 from app.desk.shelf import Shelf
 from app.desk.store import Store
-from app.desk.values import Notice, Opening
+from app.desk.values import ImportedFile, Notice
 from app.errors import in_words
-from app.models.progress import Stages
+from app.models.progress import StageEstimate
 from core.documents.document import Document
 from core.documents.pdf.ocr import how_to
 from core.errors import PasswordNeeded, ScannedPages, UserError
-from core.text.words import listed, sentences
+from core.text.words import joined_sentences, listed_texts
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -54,14 +54,14 @@ class ImportQueue:
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._told_of = 0  # files of this row that failed
-        self._queue: deque[Opening] = deque()  # dropped while another file was being read
+        self._queue: deque[ImportedFile] = deque()  # dropped while another file was being read
 
     def upload(self, path: str, name: str, title: str = "") -> None:
         """Reads an uploaded file; `title`: its name on the shelf, where the person gave one. Raises UserError
         for one that is none.
         """
         title = " ".join(title.split())[:TITLE_CHARS]
-        self._open(Opening(uploaded(self._uploads, path), name, _("Opening"), title=title))
+        self._open(ImportedFile(uploaded(self._uploads, path), name, _("Opening"), title=title))
 
     def refuse(self, name: str, limit_mb: int) -> None:
         """Says why the page did not take a file: larger than so many MB, or lost on the way."""
@@ -74,7 +74,7 @@ class ImportQueue:
         """Opens one of the app's own books."""
         for sample in self.samples:
             if sample.name == name:
-                self._open(Opening(sample, name, _("Opening"), keep=True))
+                self._open(ImportedFile(sample, name, _("Opening"), keep=True))
 
     def files(self, paths: Sequence[str]) -> None:
         """Reads files where they lie, one after another, also while an answer is written: then they come on
@@ -82,7 +82,7 @@ class ImportQueue:
         """
         there = [Path(path) for path in paths if Path(path).is_file()]
         for path in there:
-            self._take_in(Opening(path, path.name, _("Opening"), keep=True))
+            self._take_in(ImportedFile(path, path.name, _("Opening"), keep=True))
         for path in paths:
             if Path(path) not in there:
                 self._tell(_("There is no file {path}.").format(path=path))
@@ -115,10 +115,10 @@ class ImportQueue:
             self._store.update(opening=replace(opening, offer="", stage=_("Installing OCR")))
             threading.Thread(target=self._install, args=(opening,), name="ocr", daemon=True).start()
 
-    def _install(self, opening: Opening) -> None:
+    def _install(self, opening: ImportedFile) -> None:
         """The file waits again where it does not come to that."""
 
-        paced = Stages()
+        paced = StageEstimate()
 
         def progress(stage: str, fraction: float | None = None) -> None:
             left_s = paced.left_s(stage, fraction)
@@ -158,13 +158,13 @@ class ImportQueue:
 
     # --- inside
 
-    def _open(self, opening: Opening) -> None:
+    def _open(self, opening: ImportedFile) -> None:
         if self._store.refuse_while_busy():
             _drop(opening)
         else:
             self._take_in(opening)
 
-    def _take_in(self, opening: Opening) -> None:
+    def _take_in(self, opening: ImportedFile) -> None:
         with self._lock:
             now = self._store.state.opening
             before = now if now and now.path != opening.path else None
@@ -178,11 +178,11 @@ class ImportQueue:
             _drop(before)
         self._begin(opening)
 
-    def _begin(self, opening: Opening) -> None:
+    def _begin(self, opening: ImportedFile) -> None:
         self._cancelled.clear()
         threading.Thread(target=self._read_file, args=(opening,), name="reading", daemon=True).start()
 
-    def _wait_in_line(self, opening: Opening) -> None:
+    def _wait_in_line(self, opening: ImportedFile) -> None:
         if len(self._queue) >= MOST_WAITING:
             _drop(opening)
             words = _("{count} files wait already. Drop “{name}” again when they are read.")
@@ -204,11 +204,11 @@ class ImportQueue:
         """What became of a file. What was told of the one before stays: nobody has read it yet."""
         before = self._store.state.notice
         if before and before.kind == "error" and self._told_of > 0:
-            words = sentences(before.text, words)
+            words = joined_sentences(before.text, words)
         self._told_of += 1
         self._store.say(words)
 
-    def _open_again(self, opening: Opening) -> None:
+    def _open_again(self, opening: ImportedFile) -> None:
         if self._store.refuse_while_busy():
             return
         if opening.path.is_file():
@@ -217,8 +217,8 @@ class ImportQueue:
             words = _("“{name}” was deleted here in the meantime. Please drop it again.")
             self._store.update(opening=None, notice=Notice(words.format(name=opening.name)))
 
-    def _read_file(self, opening: Opening) -> None:
-        done: Opening | None = None
+    def _read_file(self, opening: ImportedFile) -> None:
+        done: ImportedFile | None = None
         try:
             done = self._shelved(opening)
         except PasswordNeeded as error:
@@ -229,7 +229,7 @@ class ImportQueue:
             self._hint("" if done else str(error))
         except UserError as error:
             several = self._queue or self._told_of
-            self._tell(listed((opening.name, error), ": ") if several else str(error))
+            self._tell(listed_texts((opening.name, error), ": ") if several else str(error))
         # the boundary to the person: a reader's bug must not take the page down
         except Exception:
             log.exception("reading %s failed", opening.name)
@@ -248,12 +248,12 @@ class ImportQueue:
         """Says why the file waits for the person, where that is not asked in a box of its own."""
         self._store.update(lambda now: replace(now, notice=Notice(words) if words else now.undo_offer))
 
-    def _shelved(self, opening: Opening) -> Opening | None:
+    def _shelved(self, opening: ImportedFile) -> ImportedFile | None:
         """Reads the file and hands the book over. Returns the file when it is to wait for a word about its
         pictures.
         """
 
-        paced = Stages()
+        paced = StageEstimate()
 
         def progress(stage: str, fraction: float | None = None) -> None:
             how_far = {"stage": stage, "fraction": fraction, "left_s": paced.left_s(stage, fraction)}
@@ -283,7 +283,7 @@ class ImportQueue:
         )
 
     @contextlib.contextmanager
-    def _cover_beside(self, opening: Opening) -> Iterator[Future[bytes]]:
+    def _cover_beside(self, opening: ImportedFile) -> Iterator[Future[bytes]]:
         """The book's cover, looked for while the block reads its text; given up when the block ends first."""
         ended, look = threading.Event(), self._readers.cover
         with ThreadPoolExecutor(1, thread_name_prefix="cover") as beside:
@@ -292,7 +292,7 @@ class ImportQueue:
             finally:
                 ended.set()
 
-    def _offered(self, opening: Opening, words: str) -> Opening | None:
+    def _offered(self, opening: ImportedFile, words: str) -> ImportedFile | None:
         """The file, waiting for a word about its pictures; None where OCR has read them."""
         if opening.ocr:
             return None
@@ -310,7 +310,7 @@ def uploaded(folder: Path, path: str) -> Path:
     return real
 
 
-def _drop(opening: Opening) -> None:
+def _drop(opening: ImportedFile) -> None:
     if not opening.keep:
         opening.path.unlink(missing_ok=True)
 

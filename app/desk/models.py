@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.desk.store import Store
-from app.models.catalogue import Models, chosen, remember
-from app.models.copies import Copies
+from app.models.catalogue import Models, chosen, remember_model
+from app.models.copies import ModelCopies
 from app.models.file_dialog import chosen_file, dialog_command
 from app.models.local_files import (
-    Choosing,
-    Looking,
+    FileInspection,
+    FolderChoice,
+    add_file,
     drop,
     forget_folder,
-    keep,
     look_into,
     name_folder,
     named_folders,
@@ -28,10 +28,10 @@ from core import paths
 from core.config import Settings
 from core.errors import UserError
 from core.model.store.catalogue import title_of
-from core.model.store.discovery import Found, found_below, found_elsewhere, longest_s
+from core.model.store.discovery import FoundModel, found_below, found_elsewhere, longest_s
 from core.model.store.untrusted import LIMITS, entry_safely
 from core.sandbox.process import CallCancelled
-from core.text.words import sentences, size
+from core.text.words import joined_sentences, size
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ModelChoice:
     def __init__(self, store: Store, engine: Runtime, models: Models) -> None:
         self._store, self._engine, self._models = store, engine, models
         self._given_up = self._found_enough = threading.Event()  # each look and each search has its own
-        self.copies = Copies(models, store.say)
+        self.copies = ModelCopies(models, store.say)
         self._dialog = threading.Lock()
         # the model that was asked for last, and what was chosen before that
         self._asked: tuple[str, str | None] | None = None
@@ -56,14 +56,14 @@ class ModelChoice:
         if self._store.refuse_while_busy() or wanted is None or wanted.name == self._engine.model_name:
             return
         self._asked = name, chosen()
-        remember(name)
+        remember_model(name)
         threading.Thread(target=self._engine.use, args=(name,), name="another model", daemon=True).start()
         self._store.tell()
 
     def went_back(self, settings: Settings) -> None:
         """Loading the model that was asked for was cancelled: later starts take the one before, too."""
         if self._asked is not None and self._asked[0] != settings.model:
-            remember(self._asked[1])
+            remember_model(self._asked[1])
             self._asked = None
 
     def delete(self, name: str) -> None:
@@ -136,7 +136,7 @@ class ModelChoice:
         or have it copied.
         """
         free = shutil.disk_usage(paths.subdir("models")).free
-        self._show(Choosing(dropped=(name, size), free_bytes=free))
+        self._show(FolderChoice(dropped=(name, size), free_bytes=free))
         self.look_into("")
 
     def place_for(self, name: str) -> None:
@@ -145,7 +145,7 @@ class ModelChoice:
             said = _("{name} is in use. Change to another model, then move it.")
             self._store.say(said.format(name=title_of(name)), "info")
             return
-        self._show(Choosing(moving=name))
+        self._show(FolderChoice(moving=name))
         self.look_into("")
 
     def move_to(self, folder: str) -> None:
@@ -165,17 +165,17 @@ class ModelChoice:
             return
         self.file(str(file))
 
-    def _search(self, find: Callable[..., list[Found]], most_s: float) -> None:
+    def _search(self, find: Callable[..., list[FoundModel]], most_s: float) -> None:
         named = tuple(map(str, named_folders()))
         self._found_enough.set()
         self._found_enough = enough = threading.Event()
-        self._show(Choosing(searching_s=most_s, named=named))
+        self._show(FolderChoice(searching_s=most_s, named=named))
 
         def search() -> None:
             found = tuple(find(should_stop=enough.is_set))
             choosing = self._store.state.choosing
             if choosing is not None and choosing.searching_s and enough is self._found_enough:
-                self._show(Choosing(found=found, named=named))
+                self._show(FolderChoice(found=found, named=named))
 
         threading.Thread(target=search, name="models elsewhere", daemon=True).start()
 
@@ -188,7 +188,7 @@ class ModelChoice:
         """Uses a model file where it lies, in the background; what is wrong with it is said."""
         self.stop_looking()
         self._given_up = given_up = threading.Event()
-        self._look(Looking(path, LIMITS.time_s))
+        self._look(FileInspection(path, LIMITS.time_s))
         threading.Thread(
             target=self._file, args=(Path(path), given_up), name="own model", daemon=True
         ).start()
@@ -206,7 +206,7 @@ class ModelChoice:
     def _file(self, path: Path, given_up: threading.Event) -> None:
         try:
             file = entry_safely(path, should_stop=given_up.is_set).folder
-            keep(file)
+            add_file(file)
             self._models.look_again()
         except CallCancelled:
             return
@@ -229,17 +229,19 @@ class ModelChoice:
         self._store.say(_("{name} is being loaded from {file}.").format(name=found.name, file=file), "info")
         self.use(found.id)
 
-    def _look(self, looking: Looking | None) -> None:
+    def _look(self, looking: FileInspection | None) -> None:
         self._store.update(looking=looking)
 
-    def _show(self, choosing: Choosing | None) -> None:
+    def _show(self, choosing: FolderChoice | None) -> None:
         self._store.update(choosing=choosing)
 
     def _arrived(self, name: str, words: str) -> None:
         if self._store.state.busy:
             here = _("{name} is on this computer now: choose it in the list of models.")
-            self._store.say(sentences(here.format(name=title_of(name)), *filter(None, [words])), "info")
+            self._store.say(
+                joined_sentences(here.format(name=title_of(name)), *filter(None, [words])), "info"
+            )
             return
         here = _("{name} is on this computer now and is being loaded.")
-        self._store.say(sentences(here.format(name=title_of(name)), *filter(None, [words])), "info")
+        self._store.say(joined_sentences(here.format(name=title_of(name)), *filter(None, [words])), "info")
         self.use(name)

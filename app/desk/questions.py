@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.desk.answers import Answers
-from app.desk.books import Books
+from app.desk.answers import AnswerQueue
+from app.desk.books import OpenBooks
 from app.desk.requests import Requests, span
 from app.desk.retelling import RETOLD_TOKENS
 from app.desk.store import Store
 from app.desk.values import ContextOverflow
 from app.store.history import new_id
-from app.store.turns import Turn, asked_again
-from core.ask import Ask
+from app.store.turns import StoredTurn, asked_again
+from core.ask import Request
 from core.errors import UserError
 from core.text.words import translated as _
 
@@ -33,10 +33,10 @@ class Questions:
         self,
         store: Store,
         engine: Runtime,
-        books: Books,
+        books: OpenBooks,
         *,
         requests: Requests,
-        answers: Answers,
+        answers: AnswerQueue,
         refuses: Callable[[str], bool],
     ) -> None:
         self._store, self._engine, self._books = store, engine, books
@@ -109,7 +109,7 @@ class Questions:
             self._store.say(words)
         return self._books.current is not None
 
-    def _send(self, question: str | None, *, instead_of: Turn | None = None, **chosen: Any) -> bool:
+    def _send(self, question: str | None, *, instead_of: StoredTurn | None = None, **chosen: Any) -> bool:
         """Makes the question, and asks it or lets the person choose first."""
         before = self._books.turns[: -2 if instead_of else None]
         talk = self._store.state.conversation_id or new_id()
@@ -141,9 +141,9 @@ class Questions:
         self._store.update(overflow=None)
         return waiting
 
-    def _overflow(self, ask: Ask, instead_of: Turn | None) -> ContextOverflow | None:
+    def _overflow(self, ask: Request, instead_of: StoredTurn | None) -> ContextOverflow | None:
         """The choice, where there is one to make. Of an engine that still loads nothing is known: it answers
-        nothing rather than leave anything out (Ask.keep_all).
+        nothing rather than leave anything out (Request.keep_all).
         """
         if not ask.history or self._engine.state != "ready":
             return None

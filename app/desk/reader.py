@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.desk.store import Store
-from app.desk.values import BookSearch, Passage
+from app.desk.values import BookSearch, ShownPassage
 from app.store.library import Library
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
 from core.config import checked
@@ -38,10 +38,10 @@ class Reader:
     def opened(self, whole: Document | None, until: int | None) -> dict[str, Any]:
         """The fields of the state that show a book where it was left, at first at its first chapter."""
         if whole is None:
-            return {"passage": Passage(), "notebook": Notebook(), "book_search": BookSearch()}
+            return {"passage": ShownPassage(), "notebook": Notebook(), "book_search": BookSearch()}
         notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
         first = whole.chapters[0].start if whole.chapters else 0
-        passage = Passage(first if notebook.position is None else notebook.position)
+        passage = ShownPassage(first if notebook.position is None else notebook.position)
         passage = _inside(as_known(whole, until), passage)
         return {"passage": passage, "notebook": notebook, "book_search": BookSearch()}
 
@@ -50,7 +50,7 @@ class Reader:
         book = self._known()
         if book and 0 <= offset < max(1, len(book.text)):
             length = max(0, min(length, len(book.text) - offset))
-            self._store.update(passage=Passage(offset, length))  # also where it cannot be kept
+            self._store.update(passage=ShownPassage(offset, length))  # also where it cannot be kept
             self.stand(offset)
 
     def stand(self, offset: int) -> None:
@@ -156,10 +156,10 @@ def shown_bookmarks(book: Document | None, notebook: Notebook) -> tuple[Bookmark
     return tuple(one for one in notebook.bookmarks if book and one.offset < len(book.text))
 
 
-def _inside(book: Document, passage: Passage) -> Passage:
+def _inside(book: Document, passage: ShownPassage) -> ShownPassage:
     """The passage, or the beginning of the last section where it lies behind what may be read."""
     if passage.offset + passage.length > len(book.text):
-        return Passage(book.section_at(max(0, len(book.text) - 1)).start)
+        return ShownPassage(book.section_at(max(0, len(book.text) - 1)).start)
     return passage
 
 

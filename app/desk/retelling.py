@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.store.turns import retelling
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing
 from core.stats import AnswerStats
 from core.text.words import translated as _
@@ -23,13 +23,13 @@ TRANSCRIPT = (
 
 
 def retold(
-    engine: Runtime, ask: Ask, left: Sequence[Exchange], *, keep: Callable[[str], None]
+    engine: Runtime, ask: Request, left: Sequence[HistoryTurn], *, keep: Callable[[str], None]
 ) -> Iterator[Event]:
     """The events of a summary of what is `left` out, as progress, and then those of the answer. `keep` gets
     the summary. Nothing is answered where that is stopped.
     """
     before, told = "\n\n".join(f"- {one.question}\n{one.answer}" for one in left), ""
-    short = Ask(
+    short = Request(
         TRANSCRIPT.format(said=before),
         params={**ask.params, "max_new_tokens": RETOLD_TOKENS},
         instructions=ask.instructions,
@@ -53,5 +53,5 @@ def retold(
             left_s = more * stats.tbt_mean_ms / 1e3 if stats.tbt_mean_ms else None  # after one round
             yield Loading(stage, 1 - more / RETOLD_TOKENS, left_s)
     keep(told)
-    first = (Exchange(retelling(), told),) if told else ()
+    first = (HistoryTurn(retelling(), told),) if told else ()
     yield from engine.ask(replace(ask, history=first + ask.history))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from app.desk.chapters import Chapters
 from app.desk.reader import as_known, where
 from app.desk.store import Store
-from app.store.fulltext import Said
+from app.store.fulltext import FoundTurn
 from app.store.history import History
 from app.store.library import BookEntry, Library
 from core.conversation.reading import book_chapters
@@ -22,7 +22,7 @@ AROUND_CHARS = 70  # on each side of what was found
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FoundText:
     """A text that was found, cut to what stands around the words. `kind`: question, answer, version, note or
     summary; `where`: its conversation's name, or its place in the book. The first three lead to the turn
     `number` of the conversation `talk`, the others to a place in the book.
@@ -48,7 +48,7 @@ class Results:
 
     wanted: str = ""
     books: tuple[BookEntry, ...] = ()
-    said: tuple[tuple[BookEntry, tuple[Heard, ...]], ...] = ()
+    said: tuple[tuple[BookEntry, tuple[FoundText, ...]], ...] = ()
     withheld: int = 0
 
 
@@ -88,7 +88,7 @@ class ShelfSearch:
         talks = self._history.conversations(book_id)
         return talks[0].until if talks else None
 
-    def _written(self, book_id: str, limit: int | None, wanted: str) -> tuple[list[Heard], int]:
+    def _written(self, book_id: str, limit: int | None, wanted: str) -> tuple[list[FoundText], int]:
         """Notes and kept summaries that hold the words, and how many lie behind the limit. The book's text is
         only needed where there are any.
         """
@@ -102,25 +102,29 @@ class ShelfSearch:
         shown = [one for one in every if one.offset < len(book.text)]
         return shown, len(every) - len(shown)
 
-    def _notes(self, book: Document, wanted: str) -> Iterator[Heard]:
+    def _notes(self, book: Document, wanted: str) -> Iterator[FoundText]:
         for one in self._library.notebook(book.sha256).settled_in(book.text).bookmarks:
             if _holds(one.note, wanted):
                 place = "" if one.lost else where(book, one.offset)
                 around = _around(one.note, wanted)
-                yield Heard("note", place, *around, offset=one.offset, length=0 if one.lost else one.length)
+                yield FoundText(
+                    "note", place, *around, offset=one.offset, length=0 if one.lost else one.length
+                )
 
-    def _summaries(self, book: Document, wanted: str) -> Iterator[Heard]:
+    def _summaries(self, book: Document, wanted: str) -> Iterator[FoundText]:
         chapters = book_chapters(book)
         for number, text in sorted(self._chapters.summaries(book).items()):
             if _holds(text, wanted):
                 one = chapters[number - 1]
-                yield Heard("summary", one.title, *_around(text, wanted), offset=one.start)
+                yield FoundText("summary", one.title, *_around(text, wanted), offset=one.start)
 
 
-def _heard(one: Said, wanted: str) -> Heard:
+def _heard(one: FoundTurn, wanted: str) -> FoundText:
     kind = "question" if one.role == "user" else "version" if one.version else "answer"
     around = _around(one.text, wanted)
-    return Heard(kind, one.title, *around, talk=one.conversation_id, number=one.number, version=one.version)
+    return FoundText(
+        kind, one.title, *around, talk=one.conversation_id, number=one.number, version=one.version
+    )
 
 
 def _holds(text: str, wanted: str) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.desk.books import Books
+from app.desk.books import OpenBooks
 from app.desk.store import Store
 from app.desk.trash import Trash
 from app.errors import in_words
 from app.store.library import Library
 from core import paths
-from core.cache.disk import SnapshotFolder, Stored, folder_name
+from core.cache.disk import SnapshotFolder, StoredBook, folder_name
 from core.documents.document import Document
 from core.text.words import translated as _
 
@@ -25,7 +25,7 @@ class Shelf:
     """Puts books into the library."""
 
     def __init__(
-        self, store: Store, library: Library, *, engine: Runtime, books: Books, trash: Trash
+        self, store: Store, library: Library, *, engine: Runtime, books: OpenBooks, trash: Trash
     ) -> None:
         self._store, self._library = store, library
         self._engine, self._books, self._trash = engine, books, trash
@@ -65,20 +65,20 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredReading:
     """What is kept of a book on disk. `prefilled`: nearly all of it need not be read again by this model."""
 
     bytes: int = 0
     prefilled: bool = False
 
 
-def kept_of_books(library: Library, stored_as: str) -> dict[str, Kept]:
+def kept_of_books(library: Library, stored_as: str) -> dict[str, StoredReading]:
     """What is kept on disk of each book. `stored_as`: whose snapshots count as read, see core.engine."""
     texts = library.kept()
     snapshots = SnapshotFolder(paths.subdir("snapshots")).stored(stored_as)
     found = {}
     for entry in library.entries():
-        stored = snapshots.get(folder_name(entry.id), Stored())
+        stored = snapshots.get(folder_name(entry.id), StoredBook())
         prefilled = bool(entry.tokens) and stored.tokens >= PREFILLED * entry.tokens
-        found[entry.id] = Kept(texts.get(entry.id, 0) + stored.bytes, prefilled)
+        found[entry.id] = StoredReading(texts.get(entry.id, 0) + stored.bytes, prefilled)
     return found

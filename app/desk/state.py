@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from app.desk.answer_job import Snapshot
 from app.desk.values import (
     BookSearch,
-    Comparing,
+    ComparisonRun,
     ContextOverflow,
-    KeptReadings,
-    Moving,
+    FolderMove,
+    ImportedFile,
     Notice,
-    Opening,
-    Passage,
+    ReadingsUsage,
+    ShownPassage,
 )
-from app.models.local_files import Choosing, Looking
+from app.models.local_files import FileInspection, FolderChoice
 from app.store.notebook import Notebook
 
 
@@ -25,10 +25,10 @@ class AppState:
     here stands which of them are open.
     """
 
-    # the open book, and how much of it may be read: see core.ask.Ask
+    # the open book, and how much of it may be read: see core.ask.Request
     book_id: str = ""
     until: int | None = None
-    passage: Passage = Passage()
+    passage: ShownPassage = ShownPassage()
     notebook: Notebook = Notebook()
     book_search: BookSearch = BookSearch()
     # what a summary is to be about: the first and the last chapter, 0: that of the book; or these alone
@@ -39,14 +39,14 @@ class AppState:
     answer: Snapshot | None = None
     answers: int = 0  # that were begun: tells one from the next
     overflow: ContextOverflow | None = None
-    comparing: Comparing | None = None
+    comparing: ComparisonRun | None = None
     # files, folders and models
-    opening: Opening | None = None
+    opening: ImportedFile | None = None
     shelf_search: str = ""  # what is looked for on the whole shelf
-    kept: KeptReadings | None = None
-    moving: Moving | None = None
-    choosing: Choosing | None = None  # what a model file is chosen from
-    looking: Looking | None = None  # the model file that is looked at
+    kept: ReadingsUsage | None = None
+    moving: FolderMove | None = None
+    choosing: FolderChoice | None = None  # what a model file is chosen from
+    looking: FileInspection | None = None  # the model file that is looked at
     notice: Notice | None = None
     # whether the end of the last tab may end the app; whether that tab went before anybody was asked
     closable: bool = False

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.desk.books import Books
+from app.desk.books import OpenBooks
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import Notice
 from app.errors import guarded
 from app.store.history import History
 from app.store.library import Library
-from core.text.words import sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Trash:
         history: History,
         *,
         engine: Runtime,
-        books: Books,
+        books: OpenBooks,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._library, self._history = store, library, history
@@ -128,7 +128,7 @@ class Trash:
         def offered(now: AppState) -> AppState:
             names = (*(now.undo_offer.undo if now.undo_offer else ()), name)
             more = _("Undo takes back the last {count} deletions.").format(count=len(names))
-            text = sentences(words, more) if len(names) > 1 else words
+            text = joined_sentences(words, more) if len(names) > 1 else words
             return replace(now, notice=Notice(text, "info", undo=names))
 
         self._store.update(offered)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.store.relocation import Move
-from app.store.turns import Turn, wording
-from core.ask import Ask
-from core.documents.finding import Found
+from app.store.relocation import Relocation
+from app.store.turns import StoredTurn, wording
+from core.ask import Request
+from core.documents.finding import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ImportedFile:
     """A file that is being read. It waits for its password while `locked`, for a word about its scanned pages
     while `offer` is set.
     """
@@ -52,7 +52,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ShownPassage:
     """The place the reader pane shows; `length` characters from `offset` are marked when positive."""
 
     offset: int = 0
@@ -67,7 +67,7 @@ class BookSearch:
 
     wanted: str = ""
     exact: bool = False
-    found: Found = Found()
+    found: Places = Places()
     unfolded: int = -1
 
 
@@ -77,12 +77,12 @@ class ContextOverflow:
     would have to be left out. `room`: core.conversation.turns.Turns.room.
     """
 
-    ask: Ask
+    ask: Request
     oldest: int
     count: int
     room: dict[str, Any]
     retells: bool  # whether there is room for a summary in their place
-    instead_of: Turn | None = None
+    instead_of: StoredTurn | None = None
 
     @property
     def wording(self) -> str:
@@ -91,7 +91,7 @@ class ContextOverflow:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
+class ComparisonRun:
     """A plain run beside an answer: its tokens so far, and until it is as long as the answer."""
 
     tokens: int = 0
@@ -99,7 +99,7 @@ class Comparing:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptReadings:
+class ReadingsUsage:
     """Of books that were read: bytes in all, the most there may be, and (title, bytes) of those on the
     shelf.
     """
@@ -110,9 +110,9 @@ class KeptReadings:
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
+class FolderMove:
     """A move of the data folder that waits for a yes (`done` None), or is under way."""
 
-    move: Move
+    move: Relocation
     done: int | None = None  # bytes
     left_s: float | None = None

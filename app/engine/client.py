@@ -14,10 +14,10 @@ from typing import Any
 
 from app.engine.supervisor import Supervisor
 from core import paths
-from core.ask import Ask
+from core.ask import Request
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading
@@ -53,7 +53,7 @@ class Runtime(Supervisor):
             raise UserError(self.error or _("The engine is not running."))
         return self._told(book, {"do": "card", "book_id": book.sha256, "until": until})["card"]
 
-    def room(self, ask: Ask) -> dict[str, Any]:
+    def room(self, ask: Request) -> dict[str, Any]:
         """How the context would be filled by an answer, see Session.room. Raises UserError when the engine is
         not there, or does not answer.
         """
@@ -61,7 +61,7 @@ class Runtime(Supervisor):
             raise UserError(self.error or _("The engine is not running."))
         return self._told(ask.book, {"do": "room", "ask": pack_ask(ask)})["room"]
 
-    def ask(self, ask: Ask) -> Iterator[Event]:
+    def ask(self, ask: Request) -> Iterator[Event]:
         """The events of one answer, ending with Finished or Failed.
 
         While the engine loads, its progress comes first. To answer a question again, cut `history` and ask it
@@ -128,7 +128,7 @@ class Runtime(Supervisor):
     def forget_book(self, book_id: str) -> None:
         """Delete what was kept of a book's reading, in memory and on disk, whether or not an engine runs."""
         SnapshotFolder(paths.subdir("snapshots")).forget(book_id)
-        NoteStore(paths.subdir("notes")).forget(book_id)
+        PartSummaryStore(paths.subdir("notes")).forget(book_id)
         with self._lock:
             self._send({"do": "forget_book", "book_id": book_id})
             if self._known_book == book_id:
@@ -152,7 +152,7 @@ class Runtime(Supervisor):
             raise UserError(unpack(said["event"]).message)
         return said
 
-    def _answer(self, ask: Ask) -> Iterator[Event]:
+    def _answer(self, ask: Request) -> Iterator[Event]:
         begun = self._begin(ask)
         if isinstance(begun, Failed):
             yield begun
@@ -163,7 +163,7 @@ class Runtime(Supervisor):
         finally:
             self._done_answering(number)
 
-    def _begin(self, ask: Ask) -> tuple[int, queue.Queue[dict[str, Any]]] | Failed:
+    def _begin(self, ask: Request) -> tuple[int, queue.Queue[dict[str, Any]]] | Failed:
         with self._lock:
             if self.state != "ready":
                 busy = _("An answer is still being written. Stop it or wait for its end.")
@@ -177,7 +177,7 @@ class Runtime(Supervisor):
             self._become("busy")
             return number, inbox
 
-    def _answer_guest(self, ask: Ask) -> Generator[Event, None, bool]:
+    def _answer_guest(self, ask: Request) -> Generator[Event, None, bool]:
         """True when a person asked meanwhile: the answer is to begin anew."""
         yield from self._wait_loading()
         with self._changed:

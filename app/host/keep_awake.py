@@ -105,7 +105,7 @@ def inhibitor(
     return None
 
 
-class Vigil:
+class KeepAwake:
     """Looks on a thread of its own whether there is work whenever `look` is called, and holds the computer
     awake while there is.
     """

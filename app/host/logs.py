@@ -47,7 +47,7 @@ def kept_log():
         handler.close()
 
 
-def shown() -> list[tuple[str, str]]:
+def log_tails() -> list[tuple[str, str]]:
     """(file name, the end of what stands in it) of each log, the app's first."""
     found = sorted(folder().glob("*.log"), key=lambda path: (path.name != "app.log", path.name))
     return [(path.name, _end_of(path)) for path in found]

@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.api.answering import Answers, Ended, Remark
-from app.api.request import ApiError, Wanted
+from app.api.answering import ApiAnswers, FinalChunk, ProgressChunk
+from app.api.request import ApiError, ParsedRequest
 from app.desk.assembly import AppServices
-from app.mcp.jobs import Job, Jobs, Refused
-from app.mcp.quoting import ABOUT, line, marked, place
+from app.mcp.jobs import BackgroundJob, Jobs, Refused
+from app.mcp.quoting import ABOUT, line, place_in_book, tagged
 from app.store.allowed_folders import allowed
 from app.store.library import BOOK_ID
-from core.ask import Ask
+from core.ask import Request
 from core.documents.document import Document
 from core.documents.finding import Finder
 from core.documents.quotes import QuoteIndex
@@ -31,11 +31,11 @@ OFF = (
 Values = dict[str, Any]
 
 
-class Assistant:
+class BookTools:
     """The tools, on the app's side. `wait_s`: how long a call may wait for its job."""
 
     def __init__(
-        self, parts: AppServices, answers: Answers, *, jobs: Jobs | None = None, wait_s: float = WAIT_S
+        self, parts: AppServices, answers: ApiAnswers, *, jobs: Jobs | None = None, wait_s: float = WAIT_S
     ) -> None:
         self._engine, self._library, self._preferences = parts.engine, parts.library, parts.preferences
         self._imports, self._shelf, self._requests = parts.imports, parts.shelf, parts.requests
@@ -89,7 +89,7 @@ class Assistant:
             raise Refused(f"A question has 1 to {MOST_QUESTION} characters.")
         if until_chapter is not None:
             _chapter(document, until_chapter)
-        ask = Ask(question, document, f"mcp-{book[:16]}", until=until_chapter)
+        ask = Request(question, document, f"mcp-{book[:16]}", until=until_chapter)
         job = self._jobs.begin((book, question, until_chapter), lambda *how: self._answer(ask, *how))
         return self._told(job, self._wait_s)
 
@@ -97,7 +97,7 @@ class Assistant:
         """A summary of one chapter, or how far it is."""
         document = self._book(book)
         _chapter(document, chapter)
-        ask = Ask(None, document, f"mcp-{book[:16]}", chapters=(chapter, chapter))
+        ask = Request(None, document, f"mcp-{book[:16]}", chapters=(chapter, chapter))
         job = self._jobs.begin((book, chapter), lambda *how: self._answer(ask, *how))
         return self._told(job, self._wait_s)
 
@@ -130,7 +130,7 @@ class Assistant:
                 f"There is no book {book_id!r} on the shelf. list_books names those there are."
             ) from None
 
-    def _told(self, job: Job, wait_s: float) -> Values:
+    def _told(self, job: BackgroundJob, wait_s: float) -> Values:
         now = job.after(wait_s)
         if now.state == "failed":
             raise Refused(now.error)
@@ -153,44 +153,51 @@ class Assistant:
         card = self._engine.card(book)
         if card["fits"] and not card["from_passages"]:
             params = {"max_new_tokens": 1, "temperature": 0.0}
-            self._made(Ask("…", book, f"mcp-{book.sha256[:16]}", fit="whole", params=params), tell, unwanted)
+            self._made(
+                Request("…", book, f"mcp-{book.sha256[:16]}", fit="whole", params=params), tell, unwanted
+            )
         return _contents(book)
 
-    def _answer(self, ask: Ask, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Values:
+    def _answer(self, ask: Request, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Values:
         text, ended = self._made(replace(ask, params=self._requests.params()), tell, unwanted)
         book = ask.book.up_to(ask.until)
         evidence = {}  # a passage once, though several sentences rest on it; a quotation's word goes first
         for one in ended.evidence:
             if words := one.get("words", "").rstrip("."):
-                shown = {"kind": one["kind"], "text": marked(one["words"], place(book, one["book_start"]))}
+                shown = {
+                    "kind": one["kind"],
+                    "text": tagged(one["words"], place_in_book(book, one["book_start"])),
+                }
                 evidence.setdefault((one["book_start"], words), shown)
         return {
             "book": ask.book_id,
-            "answer": marked(text, kind="summary" if ask.question is None else "answer"),
+            "answer": tagged(text, kind="summary" if ask.question is None else "answer"),
             "evidence": list(evidence.values())[:MOST_EVIDENCE],
             "sentences_without_evidence": sum(one["kind"] == "nothing" for one in ended.evidence),
             "read": [line(one) for one in ended.finished.sources],
             "notes": [line(one) for one in ended.finished.notes],
         }
 
-    def _made(self, ask: Ask, tell: Callable[..., None], unwanted: Callable[[], bool]) -> tuple[str, Ended]:
+    def _made(
+        self, ask: Request, tell: Callable[..., None], unwanted: Callable[[], bool]
+    ) -> tuple[str, FinalChunk]:
         """The answer, made in the row of other programs' and behind the person's own. Raises Refused."""
         try:
-            answering = self._answers.begin(Wanted("", replace(ask, guest=True)))
+            answering = self._answers.begin(ParsedRequest("", replace(ask, guest=True)))
         except ApiError as error:
             raise Refused(str(error)) from None
         text: list[str] = []
         try:
             while not unwanted():
                 news = answering.next(1.0)
-                if isinstance(news, Ended):
+                if isinstance(news, FinalChunk):
                     return "".join(text), news
                 if isinstance(news, ApiError):
                     raise Refused(str(news))
                 if isinstance(news, str):
                     text.append(news)
                     tell("answering")
-                elif isinstance(news, Remark) and news.fraction is not None:
+                elif isinstance(news, ProgressChunk) and news.fraction is not None:
                     tell(news.words, news.fraction)
             raise Refused("Nobody asked after it any more; it was stopped.")
         finally:
@@ -216,5 +223,5 @@ def _chapter(book: Document, number: int) -> None:
 
 def _around(book: Document, start: int, end: int) -> Values:
     before, behind = max(0, start - AROUND_CHARS), end + AROUND_CHARS
-    where = place(book, start)
-    return {"place": where, "text": marked(book.text[before:behind].strip(), where)}
+    where = place_in_book(book, start)
+    return {"place": where, "text": tagged(book.text[before:behind].strip(), where)}

@@ -16,7 +16,7 @@ FORGOTTEN_S = 1800.0  # nobody asked after it any more: what still runs of it is
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """`state`: running | done | failed. `fraction` of the step at hand, where it is known."""
 
     state: str = "running"
@@ -26,7 +26,7 @@ class Progress:
     error: str = ""
 
 
-class Job:
+class BackgroundJob:
     """Runs `work(tell, unwanted)` on a thread of its own. `tell(step, fraction)` says how far it is;
     `unwanted()` turns true when nobody asks after it any more.
     """
@@ -35,7 +35,7 @@ class Job:
         self.id = secrets.token_hex(6)
         self._work, self._clock = work, clock
         self._changed = threading.Condition()
-        self._progress = Progress()
+        self._progress = JobProgress()
         self._asked = clock()
         self.delivered = False
         threading.Thread(target=self._run, name="assistant's job", daemon=True).start()
@@ -45,7 +45,7 @@ class Job:
         """Whether its result is still to come."""
         return self._progress.state == "running"
 
-    def after(self, timeout_s: float) -> Progress:
+    def after(self, timeout_s: float) -> JobProgress:
         """How far it is: at once when it has ended, else after `timeout_s` at the latest."""
         with self._changed:
             self._asked = self._clock()
@@ -59,17 +59,19 @@ class Job:
 
     def _run(self) -> None:
         try:
-            ended = Progress("done", "done", 1.0, self._work(self._tell, self._unwanted))
+            ended = JobProgress("done", "done", 1.0, self._work(self._tell, self._unwanted))
         except (UserError, Refused) as error:
-            ended = Progress("failed", "failed", error=str(error))
+            ended = JobProgress("failed", "failed", error=str(error))
         except Exception as error:  # the thread's boundary: an assistant must not ask for ever
-            ended = Progress("failed", "failed", error=f"It broke off ({type(error).__name__}). Ask again.")
+            ended = JobProgress(
+                "failed", "failed", error=f"It broke off ({type(error).__name__}). Ask again."
+            )
         self._become(ended)
 
     def _tell(self, step: str, fraction: float | None = None) -> None:
-        self._become(Progress("running", step, fraction))
+        self._become(JobProgress("running", step, fraction))
 
-    def _become(self, progress: Progress) -> None:
+    def _become(self, progress: JobProgress) -> None:
         with self._changed:
             self._progress = progress
             self._changed.notify_all()
@@ -84,10 +86,10 @@ class Jobs:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._kept: dict[str, Job] = {}
-        self._asked: dict[Hashable, Job] = {}
+        self._kept: dict[str, BackgroundJob] = {}
+        self._asked: dict[Hashable, BackgroundJob] = {}
 
-    def begin(self, what: Hashable, work: Callable[..., dict[str, Any]]) -> Job:
+    def begin(self, what: Hashable, work: Callable[..., dict[str, Any]]) -> BackgroundJob:
         """A job for it; the one there is, if its result was not told yet: an assistant that gave up waiting
         and asks again starts nothing anew. Raises Refused where too many run already.
         """
@@ -97,14 +99,14 @@ class Jobs:
                 return there
             if sum(job.running for job in self._kept.values()) >= MOST_RUNNING:
                 raise Refused(f"{MOST_RUNNING} jobs run already. Wait for one of them with check_job.")
-            made = self._asked[what] = Job(work, clock=self._clock)
+            made = self._asked[what] = BackgroundJob(work, clock=self._clock)
             self._kept[made.id] = made
             while len(self._kept) > MOST_KEPT and (ended := self._oldest_ended()):
                 del self._kept[ended]
             self._asked = {key: job for key, job in self._asked.items() if job.id in self._kept}
             return made
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> BackgroundJob:
         """Raises Refused for one that is not there any more."""
         with self._lock:
             if job_id in self._kept:

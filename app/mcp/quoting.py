@@ -16,7 +16,7 @@ ABOUT = (
 )
 
 
-def marked(text: str, place: str = "", *, kind: str = "quotation") -> str:
+def tagged(text: str, place: str = "", *, kind: str = "quotation") -> str:
     """The text between tags that it cannot close by itself. `kind`: quotation | answer | summary."""
     where = f' place="{html.escape(line(place))}"' if place else ""
     return f'<book-text kind="{kind}"{where}>{html.escape(text, quote=False)}</book-text>'
@@ -27,7 +27,7 @@ def line(text: str) -> str:
     return " ".join(text.split())[:TITLE_CHARS]
 
 
-def place(book: Document, offset: int) -> str:
+def place_in_book(book: Document, offset: int) -> str:
     """Chapter, and page where the book has pages."""
     chapter, page = line(book.section_at(offset).title), book.page_at(offset)
     return f"{chapter}, page {page}" if page else chapter

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.mcp.books import Assistant
+from app.mcp.books import BookTools
 from app.mcp.jobs import Refused
 from app.mcp.program import TOOLS
 from core.errors import UserError
@@ -20,7 +20,7 @@ PATH = "/assistant/"
 MOST_BYTES = 64 << 10  # of a call
 
 
-def routes(assistant: Assistant) -> list[Route]:
+def routes(assistant: BookTools) -> list[Route]:
     """One address for each tool."""
 
     async def call(request: Request) -> Response:
@@ -42,7 +42,7 @@ def routes(assistant: Assistant) -> list[Route]:
     return [Route(PATH + "{tool}", call, methods=["POST"])]
 
 
-def _answered(assistant: Assistant, tool: str, given: dict[str, Any]) -> Response:
+def _answered(assistant: BookTools, tool: str, given: dict[str, Any]) -> Response:
     try:
         return JSONResponse(assistant.call(tool, given))
     except (Refused, UserError) as error:

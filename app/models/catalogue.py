@@ -20,7 +20,7 @@ from pathlib import Path
 
 from app.engine.process import log_file
 from app.models.local_files import drop, own_files
-from app.models.progress import Fetching, Pace
+from app.models.progress import DownloadSpeed, Transfer
 from core import paths
 from core.config import Settings
 from core.errors import UserError
@@ -28,13 +28,13 @@ from core.hardware.facts import Hardware
 from core.hardware.probe import probe
 from core.model.gguf.shards import stem_of
 from core.model.store.catalogue import EMBEDDED, draft_for, find
-from core.model.store.disk_usage import kept_bytes, remove
+from core.model.store.disk_usage import kept_bytes, remove_model
 from core.model.store.fetch import is_downloaded
 from core.model.store.untrusted import entry_safely
 from core.paths import ROOT, write_whole
 from core.planning.offers import Offer, offer_for, offers, would_fit_with
 from core.planning.recommended import times
-from core.planning.stored_facts import NOTHING, Known, known_in
+from core.planning.stored_facts import NOTHING, StoredFacts, known_in
 from core.text.packing import from_json
 from core.text.words import translated as _
 
@@ -44,7 +44,7 @@ _PAUSE_WAIT_S = 10.0  # a file is being checked or converted; both can be broken
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ListedModel:
     """One model on this computer. `bytes`: what a download would still fetch. `disk_bytes`: what it takes
     here and would give back.
     """
@@ -77,7 +77,9 @@ class Model:
         return not self.reason
 
 
-def survey(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> tuple[Model, ...]:
+def survey(
+    hardware: Hardware, settings: Settings, *, known: StoredFacts = NOTHING
+) -> tuple[ListedModel, ...]:
     """What there is for this computer: what fits first, the recommended one before all."""
     found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
     first = sorted(found, key=lambda offer: not offer.recommended)
@@ -85,25 +87,25 @@ def survey(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) ->
     return *listed[:1], *(_own(path, hardware, settings, known) for path in own_files()), *listed[1:]
 
 
-def _own(path: Path, hardware: Hardware, settings: Settings, known: Known) -> Model:
+def _own(path: Path, hardware: Hardware, settings: Settings, known: StoredFacts) -> ListedModel:
     """A file of the person's own, looked at anew: it may have been changed or moved."""
     try:
         entry = entry_safely(path) if path.is_file() else None
     except UserError as error:
-        return Model(stem_of(path), "", "", True, False, 0, True, reason=str(error), path=str(path))
+        return ListedModel(stem_of(path), "", "", True, False, 0, True, reason=str(error), path=str(path))
     if entry is None:
         gone = _("{file} is gone. Choose where it is now, or take it off the list.").format(file=path)
-        return Model(stem_of(path), "", "", True, False, 0, True, reason=gone, path=str(path))
+        return ListedModel(stem_of(path), "", "", True, False, 0, True, reason=gone, path=str(path))
     offer = offer_for(hardware, settings, entry, downloaded=True, known=known)
     ours = path.parent.parent == paths.subdir("models").resolve()  # copied here from the page
     taken = kept_bytes(path.parent.name) if ours else 0
     return replace(_model(offer, hardware, settings), path=str(path), disk_bytes=taken)
 
 
-def _model(offer: Offer, hardware: Hardware, settings: Settings) -> Model:
+def _model(offer: Offer, hardware: Hardware, settings: Settings) -> ListedModel:
     entry, plan = offer.entry, offer.plan
     parts = [one for one in (entry, draft_for(entry)) if one is not None and not is_downloaded(one)]
-    return Model(
+    return ListedModel(
         name=entry.name,
         file=entry.file,
         licence=entry.licence,
@@ -139,11 +141,11 @@ class Models:
         self._look = look or (lambda: probe(paths.data_dir(), measure=False))
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._pace = Pace(0)
+        self._pace = DownloadSpeed(0)
         self._changed: Callable[[], None] = lambda: None
         self._arrived: Callable[[str, str], None] = lambda name, words: None
-        self.list: tuple[Model, ...] = ()
-        self.fetching: Fetching | None = None
+        self.list: tuple[ListedModel, ...] = ()
+        self.fetching: Transfer | None = None
 
     def watch(self, changed: Callable[[], None]) -> None:
         """`changed` is called after every change, from any thread; it must only take notice."""
@@ -158,7 +160,7 @@ class Models:
         threading.Thread(target=self.look_again, name="models", daemon=True).start()
 
     @property
-    def offer(self) -> Model | None:
+    def offer(self) -> ListedModel | None:
         """The model that this computer should have, while it has nothing but the demonstration and nobody
         said "not now".
         """
@@ -185,7 +187,7 @@ class Models:
             known = any(model.name == name for model in self.list)
             if not known or name == EMBEDDED or self._process is not None:
                 return 0
-            freed = remove(name)
+            freed = remove_model(name)
             for file in own_files():  # one that was copied here, and is gone with it
                 if file.parent == paths.subdir("models").resolve() / name:
                     drop(file)
@@ -200,7 +202,7 @@ class Models:
             wanted = next((model for model in self.list if model.name == name and model.fits), None)
             if self.is_busy or wanted is None or self.offline:
                 return
-            self._pace = Pace(wanted.bytes)
+            self._pace = DownloadSpeed(wanted.bytes)
             with log_file("download") as said:
                 self._process = subprocess.Popen(
                     [*self._command, name],
@@ -211,7 +213,7 @@ class Models:
                     env={**os.environ, "PYTHONUTF8": "1"},
                     creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
                 )
-            self.show(Fetching(name, _("Starting the download")))
+            self.show(Transfer(name, _("Starting the download")))
         threading.Thread(
             target=self._listen, args=(self._process, name), name="download", daemon=True
         ).start()
@@ -227,7 +229,7 @@ class Models:
         with self._lock:
             if self.is_busy:
                 return False
-            self.show(Fetching(name, _("Copying"), 0.0, "copying"))
+            self.show(Transfer(name, _("Copying"), 0.0, "copying"))
             return True
 
     def pause(self) -> None:
@@ -263,7 +265,7 @@ class Models:
                     if "stage" in said and process is self._process:
                         per_s, left_s = self._pace.at(said["fraction"])
                         stage, fraction = said["stage"], said["fraction"]
-                        self.show(Fetching(name, stage, fraction, bytes_per_s=per_s, left_s=left_s))
+                        self.show(Transfer(name, stage, fraction, bytes_per_s=per_s, left_s=left_s))
         process.wait()
         with self._lock:
             if process is not self._process:  # paused, or the app ends
@@ -271,7 +273,7 @@ class Models:
             self._process = None
             if "done" not in said:
                 self.show(
-                    Fetching(
+                    Transfer(
                         name,
                         state="failed",
                         error=said.get("error")
@@ -286,7 +288,7 @@ class Models:
         self.look_again()
         self._arrived(name, said["done"])
 
-    def show(self, fetching: Fetching | None) -> None:
+    def show(self, fetching: Transfer | None) -> None:
         """What the page shows of a download or a copy."""
         self.fetching = fetching
         self._changed()
@@ -322,7 +324,7 @@ def chosen() -> str | None:
     return name if isinstance(name, str) else None
 
 
-def remember(name: str | None) -> None:
+def remember_model(name: str | None) -> None:
     """The model the app starts with from now on, unless config.yaml names one. None: none is chosen."""
     try:
         if name is None:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.models.catalogue import Models
-from app.models.progress import Fetching, Pace
+from app.models.progress import DownloadSpeed, Transfer
 from core.errors import UserError
 from core.model.gguf.reader import MAGIC
 from core.model.gguf.shards import parts_of
 from core.model.store.catalogue import title_of
 from core.model.store.hub import Stopped
-from core.model.store.manifest import finish
+from core.model.store.manifest import write_manifest
 from core.model.store.relocate import SPARE_BYTES, move
 from core.model.store.untrusted import entry_safely
 from core.paths import subdir
@@ -43,7 +43,7 @@ async def until_gone(request: Request) -> AsyncIterator[bytes]:
             yield piece
 
 
-class Copies:
+class ModelCopies:
     """What is copied, on a desk's list of models. `say(words, kind)` tells the person."""
 
     def __init__(self, models: Models, say: Callable[..., None]) -> None:
@@ -61,10 +61,10 @@ class Copies:
         model = next((one for one in self._models.list if one.name == name and one.disk_bytes), None)
         if model is None or not self._begin(name):
             return
-        given = (name, folder, Pace(model.disk_bytes))
+        given = (name, folder, DownloadSpeed(model.disk_bytes))
         threading.Thread(target=self._move, args=given, name="move a model", daemon=True).start()
 
-    def _move(self, name: str, folder: Path, pace: Pace) -> None:
+    def _move(self, name: str, folder: Path, pace: DownloadSpeed) -> None:
         said = _("{name} is where it was.").format(name=title_of(name))
         try:
             where = move(name, folder, progress=self._shown(name, pace), should_stop=self._stop.is_set)
@@ -93,9 +93,9 @@ class Copies:
         try:
             stage.mkdir()
             await self._written(stage / name, size, pieces)
-            self._shown(name, Pace(size))(_("Looking at the file"), None)
+            self._shown(name, DownloadSpeed(size))(_("Looking at the file"), None)
             await asyncio.to_thread(entry_safely, stage / name, should_stop=self._stop.is_set)
-            finish(stage, repo="")
+            write_manifest(stage, repo="")
             stage.rename(folder)
         except (Stopped, CallCancelled):
             raise UserError(_("{name} was not copied.").format(name=name)) from None
@@ -122,7 +122,7 @@ class Copies:
 
     async def _written(self, file: Path, size: int, pieces: AsyncIterator[bytes]) -> None:
         """Raises UserError for what is not all there, or no GGUF."""
-        shown, held, done = self._shown(file.name, Pace(size)), bytearray(), 0
+        shown, held, done = self._shown(file.name, DownloadSpeed(size)), bytearray(), 0
         with file.open("wb") as writer:
             async for piece in pieces:
                 if self._stop.is_set():
@@ -143,9 +143,9 @@ class Copies:
         self._stop.clear()
         return self._models.begin_copy(name)
 
-    def _shown(self, name: str, pace: Pace) -> Callable[[str, float | None], None]:
+    def _shown(self, name: str, pace: DownloadSpeed) -> Callable[[str, float | None], None]:
         def show(stage: str, share: float | None) -> None:
             per_s, left_s = pace.at(share)
-            self._models.show(Fetching(name, stage, share, "copying", bytes_per_s=per_s, left_s=left_s))
+            self._models.show(Transfer(name, stage, share, "copying", bytes_per_s=per_s, left_s=left_s))
 
         return show

@@ -16,7 +16,7 @@ import psutil
 
 from core import paths
 from core.model.gguf.shards import is_later_part, parts_of, stem_of
-from core.model.store.discovery import Found
+from core.model.store.discovery import FoundModel
 from core.paths import write_whole
 from core.text.words import translated as _
 
@@ -25,7 +25,7 @@ _MOST_SHOWN = 300  # folders, and files, of one folder
 
 
 @dataclass(frozen=True, slots=True)
-class Choosing:
+class FolderChoice:
     """A folder that is looked into, or what was found. `files`: (name, path, bytes). `named`: folders that
     are searched below. `moving`: the model that a folder is chosen for. `dropped`: name and bytes of a file
     that the browser has, and nobody knows where. `free_bytes`: for a copy of it.
@@ -35,7 +35,7 @@ class Choosing:
     above: str = ""
     folders: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[str, str, int], ...] = ()
-    found: tuple[Found, ...] | None = None
+    found: tuple[FoundModel, ...] | None = None
     error: str = ""
     named: tuple[str, ...] = ()
     moving: str = ""
@@ -46,7 +46,7 @@ class Choosing:
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class FileInspection:
     """A model file that is looked at, which is given up after `most_s` seconds."""
 
     file: str
@@ -58,7 +58,7 @@ def own_files() -> list[Path]:
     return _paths_in(_file())
 
 
-def keep(path: Path) -> None:
+def add_file(path: Path) -> None:
     """Puts a file into the list. Raises OSError."""
     _write([*(one for one in own_files() if one != path), path])
 
@@ -108,7 +108,7 @@ def _write(these: list[Path], file: Path | None = None) -> None:
     write_whole(file or _file(), json.dumps([str(one) for one in these], indent=1))
 
 
-def look_into(folder: Path) -> Choosing:
+def look_into(folder: Path) -> FolderChoice:
     """The folders and GGUF files in a folder, hidden ones left out."""
     folder = Path(os.path.abspath(folder.expanduser()))
     folders, files, error = [], [], ""
@@ -127,7 +127,7 @@ def look_into(folder: Path) -> Choosing:
     if not above:
         folders = [(one, one) for one in _drives() if one != str(folder)] + folders
     shown = {"folders": tuple(folders[:_MOST_SHOWN]), "files": tuple(files[:_MOST_SHOWN])}
-    return Choosing(str(folder), above, **shown, error=error)
+    return FolderChoice(str(folder), above, **shown, error=error)
 
 
 def _is_model(file: Path) -> bool:

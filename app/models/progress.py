@@ -11,7 +11,7 @@ _PACE_S, _LEAST_PACE_S = 15.0, 1.0  # seconds of a download that say how fast it
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
+class Transfer:
     """The download, or a copy. `state`: running | paused | failed | copying. `bytes_per_s` and `left_s`:
     None until known.
     """
@@ -25,21 +25,21 @@ class Fetching:
     left_s: float | None = None
 
 
-class Stages:
+class StageEstimate:
     """How long the stage lasts that something is in. `clock` in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._stage = clock, ""
-        self._pace = Pace(1, clock)
+        self._pace = DownloadSpeed(1, clock)
 
     def left_s(self, stage: str, fraction: float | None) -> float | None:
         """Seconds until it is over, now that so much of it is done; None while it cannot be said."""
         if stage != self._stage:
-            self._stage, self._pace = stage, Pace(1, self._clock)
+            self._stage, self._pace = stage, DownloadSpeed(1, self._clock)
         return self._pace.at(fraction)[1]
 
 
-class Pace:
+class DownloadSpeed:
     """How fast a download is, by what the last seconds brought. `clock` in seconds."""
 
     def __init__(self, total_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:

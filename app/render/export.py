@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from app.render.templating import render
-from app.store.turns import Turn, shown
+from app.store.turns import StoredTurn, displayed_text
 from core.ask import MOST_INSTRUCTIONS
 from core.config import FITS, LENGTHS
 from core.documents.document import Document
 from core.errors import UserError
-from core.text.words import listed
+from core.text.words import listed_texts
 from core.text.words import translated as _
 
 FORMAT = "triforce-chat conversation"
@@ -31,7 +31,7 @@ STATES = ("finished", "stopped", "failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ImportedConversation:
     """A conversation out of a file: (role, text, state, extra) of each turn, in order."""
 
     book_id: str
@@ -40,7 +40,9 @@ class Brought:
     turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
 
 
-def as_json(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
+def as_json(
+    book: Document | None, title: str, turns: Sequence[StoredTurn], notes: Sequence[Noted] = ()
+) -> str:
     """The conversation with the choices around its questions, and the book's bookmarks and notes."""
     known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
     written = [
@@ -53,21 +55,25 @@ def as_json(book: Document | None, title: str, turns: Sequence[Turn], notes: Seq
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
-def as_markdown(title: str, turns: Sequence[Turn]) -> str:
+def as_markdown(title: str, turns: Sequence[StoredTurn]) -> str:
     """A page of Markdown under that title."""
     lines = [f"# {' '.join(title.split())}", ""]
     for turn in turns:
-        lines += [f"## {shown(turn)}" if turn.role == "user" else shown(turn), ""]
+        lines += [f"## {displayed_text(turn)}" if turn.role == "user" else displayed_text(turn), ""]
         if turn.role == "user" and turn.extra.get("instructions"):
             with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
             lines += [f"*{' '.join(with_these.split())}*", ""]
         if turn.extra.get("sources"):
-            read = _("Read for this answer: {sources}").format(sources=listed(turn.extra["sources"], "; "))
+            read = _("Read for this answer: {sources}").format(
+                sources=listed_texts(turn.extra["sources"], "; ")
+            )
             lines += [f"*{read}*", ""]
     return "\n".join(lines)
 
 
-def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Sequence[Noted] = ()) -> str:
+def as_html(
+    book: Document | None, title: str, turns: Sequence[StoredTurn], notes: Sequence[Noted] = ()
+) -> str:
     """A page that needs nothing else."""
     return render(
         "exported.html",
@@ -75,7 +81,7 @@ def as_html(book: Document | None, title: str, turns: Sequence[Turn], notes: Seq
         book=book.title if book else "",
         author=book.author if book else "",
         turns=[
-            (one.role, shown(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
+            (one.role, displayed_text(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
             for one in turns
             if one.text
         ],
@@ -99,7 +105,7 @@ def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str
     return "\n\n".join(parts) + "\n"
 
 
-def brought(path: Path) -> Brought:
+def brought(path: Path) -> ImportedConversation:
     """The conversation in a file. Raises UserError where it is none."""
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -111,7 +117,9 @@ def brought(path: Path) -> Brought:
         if isinstance(version, int) and version > VERSION:
             raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
         book, turns = whole["book"], whole["turns"]
-        made = Brought(_line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns))
+        made = ImportedConversation(
+            _line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns)
+        )
     except _NOT_OURS as error:
         words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
         raise UserError(words) from error

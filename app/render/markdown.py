@@ -23,7 +23,7 @@ class Citation:
     """A quotation: `text[start:end]` of the answer; `offset` in the book, None when it is not there.
 
     With `kind` it is a sign behind a sentence that ends at start = end: "quoted", "agrees" or "nothing" (see
-    core.evidence.support.Mark). `short` is what is to be read of `where`.
+    core.evidence.support.SentenceMark). `short` is what is to be read of `where`.
     """
 
     start: int
@@ -36,7 +36,7 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StyledRun:
     """Text of one level and one emphasis."""
 
     text: str
@@ -45,19 +45,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class QuotedSpan:
     """Runs inside one quotation, or between quotations."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[StyledRun, ...]
     citation: Citation | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """A paragraph or heading (one item), or a list. `start`: the number of the first item of an "ol"."""
 
     tag: str  # "p" | "h4" | "blockquote" | "ul" | "ol"
-    items: tuple[tuple[Stretch, ...], ...]
+    items: tuple[tuple[QuotedSpan, ...], ...]
     start: int = 1
 
 
@@ -85,7 +85,7 @@ class _Tile(NamedTuple):
 
 def blocks(
     pieces: Sequence[tuple[str, str]], citations: Sequence[Citation] = (), telling: tuple[int, int] = (0, 0)
-) -> tuple[Block, ...]:
+) -> tuple[MarkdownBlock, ...]:
     """The blocks of an answer, given as (text, level) in a row, with its quotations; `telling`: what of it is
     not settled yet.
     """
@@ -95,7 +95,9 @@ def blocks(
         tiles = [cut for tile in tiles for cut in _unsettled(tile, *telling)]
     quoted = sorted(citations, key=lambda one: (one.start, one.end))
     return tuple(
-        Block(rows[0].tag, tuple(_stretches(text, row, tiles, quoted) for row in rows), rows[0].number)
+        MarkdownBlock(
+            rows[0].tag, tuple(_stretches(text, row, tiles, quoted) for row in rows), rows[0].number
+        )
         for rows in _grouped(_lines(text))
     )
 
@@ -188,24 +190,24 @@ def _emphasis(text: str) -> Iterator[tuple[int, str]]:
 
 def _stretches(
     text: str, line: _Line, tiles: list[_Tile], citations: Sequence[Citation]
-) -> tuple[Stretch, ...]:
+) -> tuple[QuotedSpan, ...]:
     """The line in stretches; a quotation that crosses its border is cut at it, a sign stands between two."""
     found, at = [], line.start
     for citation in citations:
         left, right = max(at, citation.start), min(line.end, citation.end)
         if left < right or (citation.kind and left == right):
-            found.append(Stretch(_runs(text, at, left, tiles)))
-            found.append(Stretch(_runs(text, left, right, tiles), citation))
+            found.append(QuotedSpan(_runs(text, at, left, tiles)))
+            found.append(QuotedSpan(_runs(text, left, right, tiles), citation))
             at = right
-    found.append(Stretch(_runs(text, at, line.end, tiles)))
+    found.append(QuotedSpan(_runs(text, at, line.end, tiles)))
     return tuple(found)
 
 
-def _runs(text: str, start: int, end: int, tiles: list[_Tile]) -> tuple[Run, ...]:
+def _runs(text: str, start: int, end: int, tiles: list[_Tile]) -> tuple[StyledRun, ...]:
     first = bisect_right(tiles, start, key=lambda tile: tile.end)
     last = bisect_left(tiles, end, lo=first, key=lambda tile: tile.start)
     return tuple(
-        Run(_words(text, start, end, tile), tile.level, tile.kind)
+        StyledRun(_words(text, start, end, tile), tile.level, tile.kind)
         for tile in tiles[first:last]
         if tile.kind != "hide"
     )

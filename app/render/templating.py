@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from core.model.store.catalogue import spelt, title_of
 from core.paths import ROOT
-from core.text.words import Message, duration, entry, language, localised, size, told
+from core.text.words import Message, duration, entry, language, localised, localized, size
 
 TEMPLATES = ROOT / "app" / "templates"
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMG]B|ms|min|s|h)\b)")
@@ -22,7 +22,7 @@ def render(name: str, /, **values: object) -> Markup:
     return Markup(_environment.get_template(name).render(values))
 
 
-def joined(text: str) -> str:
+def nonbreaking(text: str) -> str:
     """The text with each figure on one line with its unit."""
     return UNIT.sub("\u00a0", text)
 
@@ -45,7 +45,7 @@ def _filled(sentence: Markup, values: dict[str, object]) -> Markup:
     shown = {
         name: _number(value) if isinstance(value, int) else _shown(value) for name, value in values.items()
     }
-    return Markup(joined(sentence.format(**shown)))
+    return Markup(nonbreaking(sentence.format(**shown)))
 
 
 def _number(value: int) -> str:
@@ -53,11 +53,11 @@ def _number(value: int) -> str:
 
 
 def _size(amount: float) -> str:
-    return joined(size(amount))
+    return nonbreaking(size(amount))
 
 
 def _duration(seconds: float) -> str:
-    return joined(duration(seconds))
+    return nonbreaking(duration(seconds))
 
 
 def _decimal(value: float, digits: int = 1) -> str:
@@ -75,7 +75,7 @@ def _width(share: float) -> str:
 
 def _shown(value: object) -> object:
     """What a template writes: of a message its words, whatever process and day it comes from."""
-    return joined(told(value)) if isinstance(value, Message) else value
+    return nonbreaking(localized(value)) if isinstance(value, Message) else value
 
 
 def _ms(value: float) -> str:
@@ -87,7 +87,7 @@ def _ms(value: float) -> str:
 
 def _lines(text: str) -> Markup:
     """Text whose line breaks stay."""
-    return Markup(str(escape(told(text))).replace("\n", "<br>"))
+    return Markup(str(escape(localized(text))).replace("\n", "<br>"))
 
 
 def _paragraphs(text: str) -> list[str]:
@@ -116,7 +116,7 @@ _environment.filters.update(
         "ms": _ms,
         "lines": _lines,
         "paragraphs": _paragraphs,
-        "told": told,
+        "told": localized,
         "titled": title_of,
         "spelt": spelt,
     }

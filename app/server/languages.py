@@ -32,7 +32,7 @@ def wished(header: str) -> str:
     return next((code for quality, _, code in sorted(wishes) if code in LANGUAGES and quality), "en")
 
 
-class Rendered:
+class LanguageMiddleware:
     """ASGI middleware behind the guard: hears what the browser that loads the page wishes, and has the page
     dressed for it. Only what is rendered is in that language: what requests store is English.
     """

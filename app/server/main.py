@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from app.desk.assembly import AppServices
 from app.desk.import_queue import Readers
 from app.host.instance import Address, Instance
-from app.host.keep_awake import Vigil
+from app.host.keep_awake import KeepAwake
 from app.host.logs import kept_log
 from app.host.secrets import forget_keys, kept_keys, make_private
 from app.host.window import show
-from app.server.server import PRIVATE_FOLDERS, Server, api_key
+from app.server.server import PRIVATE_FOLDERS, Server, data_folder_key
 from app.store import relocation
 from app.store.history import History
 from app.store.library import Library
@@ -44,7 +44,7 @@ _AGAIN = "TRIFORCE_AGAIN_AT"  # the port of the app that begins again
 log = logging.getLogger(__name__)
 
 
-def run(
+def run_app(
     settings: Settings,
     open_browser: bool,
     *,
@@ -90,7 +90,7 @@ def _serve(
     from core.documents import cover_safely, read_safely
     from core.documents.pdf.ocr import available
 
-    relocation.finish()
+    relocation.finish_move()
     _follow_login(preferences)
     settings = remembered(preferences.settings)
     again = os.environ.pop(_AGAIN, "")
@@ -104,7 +104,7 @@ def _serve(
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda *_: server.ask_to_end())
-    vigil = Vigil(lambda: parts.at_work)
+    vigil = KeepAwake(lambda: parts.at_work)
     parts.store.watch(vigil.look)
     if open_browser and not settings.api:
         server.end_with_last_tab()
@@ -178,7 +178,7 @@ def _try_data_folder() -> None:
 def _tell_of_api(address: Address) -> None:
     """Where other programs find it, and the key when it is new: it is not shown again."""
     _say(_("Other programs: http://127.0.0.1:{port}/v1").format(port=address.port))
-    if key := api_key().ensure():
+    if key := data_folder_key().ensure():
         _say(_("Their key, shown this once: {key}").format(key=key))
 
 

@@ -20,7 +20,7 @@ from app.host.secrets import Keys
 from app.render.templating import render
 from app.server.gradio_internals import broken, calm_server, end_queue, launch_options, without_stub_files
 from app.server.guard import LocalGuard, scrub_environment
-from app.server.languages import Rendered, wished
+from app.server.languages import LanguageMiddleware, wished
 from app.server.last_tab import LastTab
 from app.web.event_stream import Broadcast
 from app.web.page import Page
@@ -64,7 +64,7 @@ _LONGEST_PATH = 32_768  # Windows'
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
 
-def api_key() -> ApiKey:
+def data_folder_key() -> ApiKey:
     """The key of this data folder."""
     return ApiKey(paths.data_dir() / "api.key")
 
@@ -112,14 +112,14 @@ class Server:
         from starlette.middleware import Middleware
 
         with without_stub_files():
-            from app.web.layout import build
+            from app.web.layout import build_page
             from app.web.theme import theme
         for words in broken():
             log.warning(words)
         calm_server()
 
         settings = self._settings
-        self._blocks = build(self._parts)
+        self._blocks = build_page(self._parts)
         self.port = free_port(settings.port)
         address = Address(self.port, self._keys.secret, os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
@@ -142,7 +142,7 @@ class Server:
                         names=settings.api_hosts,
                         language=lambda header: self._parts.preferences.settings.language or wished(header),
                     ),
-                    Middleware(Rendered, preferences=self._parts.preferences, dress=self._dress),
+                    Middleware(LanguageMiddleware, preferences=self._parts.preferences, dress=self._dress),
                 ],
             },
             **QUIET,
@@ -173,10 +173,10 @@ class Server:
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
 
-        from app.api.answering import Answers
+        from app.api.answering import ApiAnswers
         from app.api.kept import KeptAnswers
         from app.api.routes import Api
-        from app.mcp.books import Assistant
+        from app.mcp.books import BookTools
         from app.mcp.routes import routes
 
         async def stream_script(_request: Request) -> Response:
@@ -184,11 +184,11 @@ class Server:
 
         parts = self._parts
         kept = KeptAnswers(parts.library, parts.history, parts.store.tell)
-        answers = Answers(parts.engine, kept)  # one row for everybody but the person
-        api = Api(parts.engine, parts.library, parts.preferences, key=api_key(), answers=answers)
+        answers = ApiAnswers(parts.engine, kept)  # one row for everybody but the person
+        api = Api(parts.engine, parts.library, parts.preferences, key=data_folder_key(), answers=answers)
         return [
             *(api.routes() if self._settings.api else ()),
-            *routes(Assistant(parts, answers)),
+            *routes(BookTools(parts, answers)),
             Route("/healthz", self._healthz),
             Route("/events", self._events),
             Route("/stream.js", stream_script),
@@ -317,7 +317,7 @@ class Server:
     async def _log(self, _request: Request) -> Response:
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(render("log.html", folder=logs.folder(), logs=logs.shown()))
+        return HTMLResponse(render("log.html", folder=logs.folder(), logs=logs.log_tails()))
 
     async def _when_ended(self, _request: Request) -> Response:
         """An answer once all is stored."""

@@ -49,7 +49,7 @@ WHERE said MATCH ? AND forgotten IS NULL ORDER BY rank LIMIT ?
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FoundTurn:
     """A turn that holds what was looked for. `version`: of an answer that another has taken the place of; 0:
     it stands. `until`: the limit under which it was said.
     """
@@ -64,7 +64,7 @@ class Said:
     until: int | None
 
 
-def prepare(db: sqlite3.Connection) -> bool:
+def prepare_index(db: sqlite3.Connection) -> bool:
     """Makes the index, or what of it is missing, and keeps it up to date on this connection. False where this
     SQLite has none.
     """
@@ -85,7 +85,7 @@ def prepare(db: sqlite3.Connection) -> bool:
     return True
 
 
-def search(db: sqlite3.Connection, words: str) -> list[Said]:
+def search(db: sqlite3.Connection, words: str) -> list[FoundTurn]:
     """The turns and versions that hold all the words, the last of which may go on; what fits best first."""
     wanted = [searchable(word).replace('"', " ") for word in words.split() if re.search(r"\w", word)]
     if not wanted:
@@ -93,7 +93,7 @@ def search(db: sqlite3.Connection, words: str) -> list[Said]:
     query = " ".join(f'"{word}"' for word in wanted) + "*"
     rows = db.execute(_FIND, (query, MOST_FOUND)).fetchall()
     return [
-        Said(talk, book, from_text(title), *said, until=json.loads(extra).get("until"))
+        FoundTurn(talk, book, from_text(title), *said, until=json.loads(extra).get("until"))
         for talk, book, title, *said, extra in rows
     ]
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from app.store import fulltext
 from app.store.database import connect, reopened
-from app.store.turns import Turn, wording
-from core.ask import Ask
-from core.text.packing import from_json, from_text, to_json, to_text
+from app.store.turns import StoredTurn, wording
+from core.ask import Request
+from core.text.packing import from_json, from_text, to_json_text, to_text
 from core.text.words import translated as _
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation about one book (`book_id` is empty without a book). `until`: see core.ask.Ask."""
+    """One conversation about one book (`book_id` is empty without a book). `until`: see core.ask.Request."""
 
     id: str
     book_id: str
@@ -39,7 +39,7 @@ class History:
         self._lock = threading.RLock()
         self._path, self._clock = path, clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
-        self._indexed = fulltext.prepare(self._db)
+        self._indexed = fulltext.prepare_index(self._db)
         # an answer's text that the disk had no room for: shown, and written with the next that can be
         self._failures = 0
         self._unwritten: dict[tuple[str, int], tuple[str, str, dict | None]] = {}
@@ -106,7 +106,7 @@ class History:
         with self._lock:
             self._db.execute("UPDATE conversations SET pinned = 1 - pinned WHERE id = ?", (conversation_id,))
 
-    def turns(self, conversation_id: str) -> list[Turn]:
+    def turns(self, conversation_id: str) -> list[StoredTurn]:
         """The conversation's turns in order; empty for an unknown conversation. While its drive is away, the
         conversation that was read last is told as it was.
         """
@@ -123,7 +123,7 @@ class History:
         for number, role, text, state, extra in rows:
             text, state, late = unwritten.get((conversation_id, number), (text, state, None))
             whole = from_json(extra) if late is None else late
-            found.append(Turn(number, role, text, state, whole, tuple(versions.get(number, ()))))
+            found.append(StoredTurn(number, role, text, state, whole, tuple(versions.get(number, ()))))
         return found
 
     def _rows(self, conversation_id: str) -> list[tuple[int, str, str, str, str]]:
@@ -197,7 +197,7 @@ class History:
             self._db.execute(
                 "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (conversation_id, number, role, text, state, to_json(extra or {})),
+                (conversation_id, number, role, text, state, to_json_text(extra or {})),
             )
             self._db.execute(
                 "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
@@ -206,7 +206,7 @@ class History:
                 self.rename(conversation_id, _title(text))
         return number
 
-    def ask(self, conversation_id: str, ask: Ask) -> int:
+    def ask(self, conversation_id: str, ask: Request) -> int:
         """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
         choices = {
             "summary": ask.question is None,
@@ -238,7 +238,9 @@ class History:
         with self._lock:
             key = (conversation_id, number)
             query = "UPDATE turns SET extra = json_set(extra, '$.compared', json(?))"
-            self._db.execute(f"{query} WHERE conversation_id = ? AND number = ?", (to_json(compared), *key))
+            self._db.execute(
+                f"{query} WHERE conversation_id = ? AND number = ?", (to_json_text(compared), *key)
+            )
 
     def update(
         self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
@@ -265,7 +267,7 @@ class History:
                 if extra is not None:
                     self._db.execute(
                         "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?",
-                        (to_json(extra), *key),
+                        (to_json_text(extra), *key),
                     )
             del self._unwritten[key]
 
@@ -296,7 +298,7 @@ class History:
             self._failures += self._db.total_changes + 1  # `version` goes on rising
             with contextlib.suppress(sqlite3.Error):
                 self._db.close()
-            self._db, self._indexed = db, fulltext.prepare(db)
+            self._db, self._indexed = db, fulltext.prepare_index(db)
         return db is not None
 
     def _now(self) -> float:
@@ -338,7 +340,7 @@ class History:
             self._forgotten(ids)
         return ids
 
-    def search(self, words: str) -> list[fulltext.Said]:
+    def search(self, words: str) -> list[fulltext.FoundTurn]:
         """What was said in any conversation and holds all these words; what fits best first."""
         with self._lock:
             return fulltext.search(self._db, words) if self._indexed else []

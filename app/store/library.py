@@ -18,7 +18,7 @@ from pathlib import Path
 from app.store.notebook import Notebook
 from core.documents.document import Document
 from core.paths import write_whole
-from core.text.packing import from_json, to_json
+from core.text.packing import from_json, to_json_text
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
@@ -264,4 +264,4 @@ def _checked(stored: dict) -> BookEntry:
 
 
 def _write(path: Path, data: dict) -> None:
-    write_whole(path, to_json(data, ensure_ascii=False))
+    write_whole(path, to_json_text(data, ensure_ascii=False))

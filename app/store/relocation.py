@@ -34,7 +34,7 @@ _SPARE_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Relocation:
     """What is to be done: `bytes` from `old` to `new`. `open_to_others`: other users could read it there."""
 
     old: Path
@@ -43,7 +43,7 @@ class Move:
     open_to_others: bool
 
 
-def prepared(text: str) -> Move:
+def planned_move(text: str) -> Relocation:
     """The move to the folder that was typed, which exists afterwards. Raises UserError for a place that will
     not do.
     """
@@ -57,12 +57,12 @@ def prepared(text: str) -> Move:
     new = new.resolve()
     if new == old or new.is_relative_to(old) or old.is_relative_to(new):
         raise UserError(_("{folder} and the data folder lie in each other.").format(folder=new))
-    made = Move(old, new, _bytes_of(old), open_to_others=False)
+    made = Relocation(old, new, _bytes_of(old), open_to_others=False)
     _try(made)
-    return Move(old, new, made.bytes, _open_to_others(new))
+    return Relocation(old, new, made.bytes, _open_to_others(new))
 
 
-def _try(move: Move) -> None:
+def _try(move: Relocation) -> None:
     try:
         move.new.mkdir(mode=0o700, parents=True, exist_ok=True)
         _clear_begun(move.new)
@@ -92,7 +92,7 @@ def _open_to_others(folder: Path) -> bool:
 
 
 def copied(
-    move: Move,
+    move: Relocation,
     *,
     copy_database: Callable[[Path], None],
     progress: Callable[[int], None],
@@ -121,7 +121,7 @@ def copied(
     return True
 
 
-def switch(move: Move) -> None:
+def switch(move: Relocation) -> None:
     """From now on the new folder is the data folder. Raises OSError, and then the old one is."""
     names = sorted(path.name for path in move.old.iterdir() if path != paths.pointer())
     said = {"to": str(move.new), "remove": str(move.old), "names": names}
@@ -129,7 +129,7 @@ def switch(move: Move) -> None:
     write_whole(paths.pointer(), json.dumps(said, indent=1))
 
 
-def finish() -> None:
+def finish_move() -> None:
     """Removes what a move left in the old place. To be called at a start, once the new one is in use."""
     try:
         said = json.loads(paths.pointer().read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ _KEY = re.compile(r"(#?)(\w+): (.+)")  # one that is not set stands behind a # w
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SettingDoc:
     """One key: the value as the file shows it, and the comment above it."""
 
     key: str
@@ -28,11 +28,11 @@ class Entry:
     explained: str
 
 
-def entries(config: str) -> list[tuple[str, list[Entry]]]:
+def entries(config: str) -> list[tuple[str, list[SettingDoc]]]:
     """(group, its keys) in the order of the file. A key without a comment shares that of the key before; one
     before the first heading has no place in a manual.
     """
-    groups: list[tuple[str, list[Entry]]] = []
+    groups: list[tuple[str, list[SettingDoc]]] = []
     comment: list[str] = []
     explained = ""
     for line in config.splitlines():
@@ -41,7 +41,7 @@ def entries(config: str) -> list[tuple[str, list[Entry]]]:
             comment = []
         elif groups and (match := _KEY.fullmatch(line)):
             explained, comment = " ".join(comment) or explained, []
-            groups[-1][1].append(Entry(match[2], match[3], explained))
+            groups[-1][1].append(SettingDoc(match[2], match[3], explained))
         elif line.startswith("#"):
             comment.append(line.removeprefix("#").strip())
         elif not line:
@@ -69,7 +69,7 @@ def no_default_any_more() -> tuple[str, ...]:
     return tuple(key for key, value in SAID_BEFORE.items() if values.get(key) == value)
 
 
-def program_entries() -> list[tuple[str, list[Entry]]]:
+def program_entries() -> list[tuple[str, list[SettingDoc]]]:
     """Those of the program's own file, or of the newer one that an update laid beside it; what neither
     explains stands last.
     """
@@ -78,7 +78,7 @@ def program_entries() -> list[tuple[str, list[Entry]]]:
     rules = core.config.RULES
     groups = [(group, [one for one in keys if one.key in rules]) for group, keys in groups]
     known = {one.key for _group, keys in groups for one in keys}
-    others = [Entry(key, "", "") for key in rules if key not in known]
+    others = [SettingDoc(key, "", "") for key in rules if key not in known]
     return [*groups, (_("Others"), others)] if others else groups
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.ask import Ask, Exchange
-from core.text.words import told
+from core.ask import HistoryTurn, Request
+from core.text.words import localized
 from core.text.words import translated as _
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StoredTurn:
     """One turn. `state` of an answer: writing | finished | stopped | failed. `extra` is plain JSON (ids,
     pieces, stats). `versions`: (number, text) of an answer's other versions.
     """
@@ -25,7 +25,7 @@ class Turn:
     versions: tuple[tuple[int, str], ...] = ()
 
 
-def wording(ask: Ask) -> str:
+def wording(ask: Request) -> str:
     """What stands in a conversation as the question."""
     if ask.question is not None:
         return ask.question
@@ -39,17 +39,17 @@ def wording(ask: Ask) -> str:
     return _("Summarise chapters {first} to {last}").format(first=first, last=last)
 
 
-def shown(turn: Turn) -> str:
+def displayed_text(turn: StoredTurn) -> str:
     """Its text as it is read, with what the program says in it in the language at hand: that a summary was
     asked for, or what stands in an answer between the model's words and the book's.
     """
     if turn.role == "user":
-        return wording(Ask(**asked_again(turn))) if turn.extra.get("summary") else turn.text
+        return wording(Request(**asked_again(turn))) if turn.extra.get("summary") else turn.text
     pieces = turn.extra.get("level_pieces") or ((turn.text, ""),)
-    return "".join(told(text) for text, _level in pieces)
+    return "".join(localized(text) for text, _level in pieces)
 
 
-def asked_again(question: Turn) -> dict[str, Any]:
+def asked_again(question: StoredTurn) -> dict[str, Any]:
     """A question as it was asked, as fields of Ask: what is read, and how it is told."""
     chapters = question.extra.get("chapters")
     return {
@@ -62,17 +62,22 @@ def asked_again(question: Turn) -> dict[str, Any]:
     }
 
 
-def exchanges(turns: Sequence[Turn], until: int | None = None) -> tuple[Exchange, ...]:
+def exchanges(turns: Sequence[StoredTurn], until: int | None = None) -> tuple[HistoryTurn, ...]:
     """What was said, for the engine, see `going_on`; what was told in place of older turns comes first."""
     _since, told = since(turns, until)
-    before = (Exchange(retelling(), told),) if told else ()
+    before = (HistoryTurn(retelling(), told),) if told else ()
     return before + tuple(
-        Exchange(question.text, answer.text, tuple(answer.extra.get("ids", ())), instructed(question, answer))
+        HistoryTurn(
+            question.text,
+            answer.text,
+            tuple(answer.extra.get("ids", ())),
+            turn_instructions(question, answer),
+        )
         for question, answer in going_on(turns, until)
     )
 
 
-def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn, Turn]]:
+def going_on(turns: Sequence[StoredTurn], until: int | None = None) -> list[tuple[StoredTurn, StoredTurn]]:
     """The questions and answers that go on: a question whose answer failed or never began would confuse the
     next, one answered from what lies behind the limit would tell it, and the oldest may have been left out.
     """
@@ -87,7 +92,7 @@ def going_on(turns: Sequence[Turn], until: int | None = None) -> list[tuple[Turn
     ]
 
 
-def since(turns: Sequence[Turn], until: int | None = None) -> tuple[int, str]:
+def since(turns: Sequence[StoredTurn], until: int | None = None) -> tuple[int, str]:
     """The number of the first turn that still goes to the engine, and what is told in place of those before;
     the newest question at which the person chose so says it. What was told from behind the limit is not told.
     """
@@ -103,13 +108,13 @@ def retelling() -> str:
     return _("What have we said so far?")
 
 
-def answered_until(question: Turn | None, answer: Turn) -> int | None:
+def answered_until(question: StoredTurn | None, answer: StoredTurn) -> int | None:
     """The limit under which an answer was given. One made anew may have another than its question had."""
     extra = answer.extra if question is None or "until" in answer.extra else question.extra
     return extra.get("until")
 
 
-def instructed(question: Turn | None, answer: Turn) -> str:
+def turn_instructions(question: StoredTurn | None, answer: StoredTurn) -> str:
     """The instructions that an answer was given with; made anew, it may have others than its question had."""
     extra = answer.extra if question is None or "instructions" in answer.extra else question.extra
     return extra.get("instructions", "")

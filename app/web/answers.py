@@ -12,13 +12,13 @@ from markupsafe import Markup
 from app.desk.answer_job import Snapshot
 from app.desk.reader import as_known
 from app.render.markdown import Citation
-from app.store.turns import Turn, answered_until
+from app.store.turns import StoredTurn, answered_until
 from app.web import regions
-from app.web.citations import Citations, Cited
-from app.web.region_cache import Remembered
+from app.web.citations import Citations, CitedAnswer
+from app.web.region_cache import RegionMemo
 from app.web.streaming_text import LiveText, StandingText
 from core.documents.document import Document
-from core.events import Stand
+from core.events import SourceSpan
 from core.wire import unpack_looked
 
 MOST_KEPT = 400  # turns, and parts
@@ -30,7 +30,7 @@ class AnswerViews:
     def __init__(self) -> None:
         self._citations = Citations()
         self._live, self._standing = LiveText(), StandingText()
-        self._keep = Remembered()
+        self._keep = RegionMemo()
         self._turn_html: dict[tuple, str] = {}
         self._part_html: dict[tuple, Markup] = {}
 
@@ -75,7 +75,9 @@ class AnswerViews:
             for one in signs
         )
 
-    def turn(self, turn: Turn, question: Turn | None, book: Document | None, *, talk: str, last: bool) -> str:
+    def turn(
+        self, turn: StoredTurn, question: StoredTurn | None, book: Document | None, *, talk: str, last: bool
+    ) -> str:
         """A finished turn of the conversation `talk`; what an answer stands on is looked for where it was
         looked for then.
         """
@@ -87,10 +89,10 @@ class AnswerViews:
         if key not in self._turn_html:
             if len(self._turn_html) > MOST_KEPT:
                 self._turn_html.clear()
-            cited = Cited()
+            cited = CitedAnswer()
             if book and turn.role == "assistant" and turn.text:
                 looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
-                stands = [Stand(**one) for one in turn.extra.get("stands", ())]
+                stands = [SourceSpan(**one) for one in turn.extra.get("stands", ())]
                 known, asked = as_known(book, until), question_of(question)
                 cited = self._citations(turn.text, known, asked, looked, stands)
             parts = self._parts(turn.extra.get("parts", ()), book, until)
@@ -109,7 +111,7 @@ class AnswerViews:
             if key not in self._part_html:
                 if len(self._part_html) > MOST_KEPT:
                     self._part_html.clear()
-                cited = self._citations(told, as_known(book, until)) if book else Cited()
+                cited = self._citations(told, as_known(book, until)) if book else CitedAnswer()
                 self._part_html[key] = regions.answer_html(((told, ""),), cited.citations)
             found.append((label, self._part_html[key]))
         return found
@@ -120,6 +122,6 @@ def edition(book: Document | None) -> tuple:
     return (book.sha256, hash(book.text), book.reader_version) if book else ()
 
 
-def question_of(turn: Turn | None) -> str:
+def question_of(turn: StoredTurn | None) -> str:
     """What was asked, where it was a question about the book's matter."""
     return turn.text if turn and turn.role == "user" and not turn.extra.get("summary") else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from app.desk.values import Passage
+from app.desk.values import ShownPassage
 from app.render.templating import render
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
@@ -15,7 +15,7 @@ from core.documents.word_count import count_words
 def tree_html(
     book: Document | None,
     card: Mapping[str, Any] | None,
-    passage: Passage,
+    passage: ShownPassage,
     *,
     words: Sequence[int],
     ticked: Collection[int],
@@ -52,7 +52,7 @@ def section_words(book: Document) -> list[int]:
     return [count_words(book.text[one.start : one.end]) for one in book.sections]
 
 
-def told_html(book: Document | None, passage: Passage, told: Mapping[int, str]) -> str:
+def told_html(book: Document | None, passage: ShownPassage, told: Mapping[int, str]) -> str:
     """The summary of the chapter at the passage, or a way to it; empty where no chapter stands open."""
     if book is None or not book.sections:
         return ""

@@ -10,16 +10,16 @@ from app.render.markdown import Citation
 from core.documents.document import Document
 from core.documents.locations import Locator
 from core.documents.quotes import Quote, find_quotes
-from core.events import Looked, Stand
-from core.evidence.passages import Passage, sentences
-from core.evidence.support import Evidence, Mark
+from core.events import AttentionEvidence, SourceSpan
+from core.evidence.passages import Passage, sentence_spans
+from core.evidence.support import Evidence, SentenceMark
 from core.text.words import translated as _
 
 EXCERPT_CHARS = 360
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CitedPlace:
     """A place in the book that a sentence of an answer points to, for the list below the answer; or, where
     none has one, that its question points to.
     """
@@ -29,15 +29,15 @@ class Found:
     excerpt: str
     offset: int
     length: int
-    reasons: tuple[str, ...] = ()  # "words" | "looked"; see core.evidence.support.Mark
+    reasons: tuple[str, ...] = ()  # "words" | "looked"; see core.evidence.support.SentenceMark
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class CitedAnswer:
     """An answer's quotations, signs and the places they point to; `supported` of its sentences have one."""
 
     citations: tuple[Citation, ...] = ()
-    found: tuple[Found, ...] = ()
+    found: tuple[CitedPlace, ...] = ()
     sentences: int = 0
     supported: int = 0
 
@@ -69,16 +69,16 @@ class Citations:
         text: str,
         book: Document,
         question: str = "",
-        looked: Sequence[Looked] = (),
-        stands: Sequence[Stand] = (),
-    ) -> Cited:
+        looked: Sequence[AttentionEvidence] = (),
+        stands: Sequence[SourceSpan] = (),
+    ) -> CitedAnswer:
         """What the answer to `question` stands on in this book; `looked`: where the model looked for it;
         `stands`: what its sentences were held against when it was made, so that nothing is to be found.
         """
         return self._prepared(book).cited(text, question, looked, stands)
 
     def so_far(
-        self, text: str, book: Document, question: str = "", looked: Sequence[Looked] = ()
+        self, text: str, book: Document, question: str = "", looked: Sequence[AttentionEvidence] = ()
     ) -> tuple[Citation, ...]:
         """What can be said of an answer that is being written: of its complete sentences, looked up when one
         more is complete. Nothing while the book is being prepared.
@@ -94,7 +94,7 @@ class Citations:
             self._so_far = (asked, tuple(moved))
         return self._so_far[1]
 
-    def standing(self, text: str, book: Document, stands: Sequence[Stand]) -> tuple[Citation, ...]:
+    def standing(self, text: str, book: Document, stands: Sequence[SourceSpan]) -> tuple[Citation, ...]:
         """The signs of a summary that is being told, whose sentences know their places. Nothing while the
         book is being prepared.
         """
@@ -121,7 +121,7 @@ class _Growing:
         """Where the last sentence but one ends: it is complete, as the last may not be. 0 before that."""
         if not text.startswith(self._text):
             self._last = self._end = 0
-        spans = sentences(text, self._last, len(text))
+        spans = sentence_spans(text, self._last, len(text))
         if len(spans) > 1:
             self._last, self._end = spans[-1][0], spans[-2][1]
         self._text = text
@@ -139,12 +139,14 @@ class _Book:
         """Whether it speaks of this text: one file may have been read again, and differently."""
         return self._document.text == document.text
 
-    def cited(self, text: str, question: str, looked: Sequence[Looked], stands: Sequence[Stand]) -> Cited:
+    def cited(
+        self, text: str, question: str, looked: Sequence[AttentionEvidence], stands: Sequence[SourceSpan]
+    ) -> CitedAnswer:
         """See Citations."""
         quotes = [self._quotation(quote) for quote in find_quotes(text, self._evidence.quotes)]
         marks = tuple(map(_mark, stands)) or self._evidence.marks(text, question, looked)
         placed = {mark.place: mark for mark in marks if mark.place is not None}
-        cited = Cited(
+        cited = CitedAnswer(
             (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
             tuple(self._found(mark.state, place, mark.reasons) for place, mark in placed.items()),
             len(marks),
@@ -152,7 +154,7 @@ class _Book:
         )
         return replace(cited, found=self._nearest(question, looked)) if cited.bare else cited
 
-    def _nearest(self, question: str, looked: Sequence[Looked]) -> tuple[Found, ...]:
+    def _nearest(self, question: str, looked: Sequence[AttentionEvidence]) -> tuple[CitedPlace, ...]:
         """The passages that a question points at, and those the model looked at when it had read it."""
         look = next((one for one in looked if one.sentence is None), None)
         most = max(look.places, key=lambda one: one[1])[0] if look and look.places else None
@@ -169,7 +171,7 @@ class _Book:
         where, short = self._where(quote.found), self._short(quote.found)
         return Citation(quote.start, quote.end, quote.found, length, where, short=short)
 
-    def _sign(self, mark: Mark) -> Citation:
+    def _sign(self, mark: SentenceMark) -> Citation:
         """A mark as what stands behind its sentence."""
         if mark.place is not None:
             start, end = mark.place
@@ -181,11 +183,11 @@ class _Book:
             mark.end, mark.end, start, end - start, self._where(start), mark.state, self._short(start)
         )
 
-    def _found(self, state: str, place: tuple[int, int], reasons: tuple[str, ...]) -> Found:
+    def _found(self, state: str, place: tuple[int, int], reasons: tuple[str, ...]) -> CitedPlace:
         start, end = place
         text = " ".join(self._document.text[start:end].split())
         excerpt = text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS].rsplit(" ", 1)[0] + "…"
-        return Found(state, self._where(start), excerpt, start, end - start, reasons)
+        return CitedPlace(state, self._where(start), excerpt, start, end - start, reasons)
 
     def _where(self, offset: int) -> str:
         place = self._locator.at(offset)
@@ -200,15 +202,17 @@ class _Book:
         return _("ch. {number}").format(number=chapters[-1]) if chapters else _("text")
 
 
-def _mark(stand: Stand) -> Mark:
+def _mark(stand: SourceSpan) -> SentenceMark:
     """What was found for a sentence when it was told."""
     if not stand.borne_out:
         nearest = Passage(stand.book_start, stand.book_end, "", None)
-        return Mark(stand.start, stand.end, nearest=nearest)
+        return SentenceMark(stand.start, stand.end, nearest=nearest)
     state = "quoted" if stand.quoted else "agrees"
-    return Mark(stand.start, stand.end, state, (stand.book_start, stand.book_end), 1.0, reasons=("words",))
+    return SentenceMark(
+        stand.start, stand.end, state, (stand.book_start, stand.book_end), 1.0, reasons=("words",)
+    )
 
 
-def _quotes_the_book(mark: Mark, quotes: list[Citation]) -> bool:
+def _quotes_the_book(mark: SentenceMark, quotes: list[Citation]) -> bool:
     """Whether a quotation that the sentence lies in, or has, shows the place already."""
     return any(one.start < mark.end and one.end > mark.start and one.offset is not None for one in quotes)

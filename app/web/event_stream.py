@@ -23,7 +23,7 @@ RETRY_MS = 1000  # a browser joins again by itself
 Regions = dict[str, tuple[str, ...]]
 
 
-class Source(Protocol):
+class StateSource(Protocol):
     """What is shown: app.web.page.Page."""
 
     def render(self) -> Regions: ...
@@ -34,14 +34,14 @@ class Source(Protocol):
 class Broadcast:
     """Tells its listeners what of the source has changed. `changed` may be called from any thread."""
 
-    def __init__(self, source: Source, edition: Callable[[], str] = lambda: "") -> None:
+    def __init__(self, source: StateSource, edition: Callable[[], str] = lambda: "") -> None:
         """`edition`: what a page was loaded with beside its regions; when it changes, pages load anew."""
         self._token, self._edition = secrets.token_hex(8), edition
         self._source = source
         self._left: Callable[[], None] = lambda: None
         self._bell = threading.Condition(threading.Lock())
         self._changed = self._closed = False
-        self._listeners: set[Listener] = set()
+        self._listeners: set[StreamListener] = set()
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()
 
@@ -68,7 +68,7 @@ class Broadcast:
 
     async def stream(self) -> AsyncIterator[str]:
         """One browser's events: the whole state, then what changes. Ends with `close` or `hang_up`."""
-        listener = Listener(asyncio.get_running_loop())
+        listener = StreamListener(asyncio.get_running_loop())
         with self._bell:
             if self._closed:
                 return
@@ -130,7 +130,7 @@ class Broadcast:
             return not self._closed
 
 
-class Listener:
+class StreamListener:
     """One open stream: the newest state, and what was sent. `take` is called by the thread that renders."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

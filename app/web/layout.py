@@ -44,7 +44,7 @@ WORDS = {
 }
 
 
-def build(parts: AppServices) -> gr.Blocks:
+def build_page(parts: AppServices) -> gr.Blocks:
     """The page."""
     with gr.Blocks(
         title="TriForce Chat",

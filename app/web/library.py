@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import date
 
 from app.desk.search import Results
-from app.desk.shelf import Kept
+from app.desk.shelf import StoredReading
 from app.render.templating import render
 from app.store.history import Conversation
 from app.store.library import BookEntry
@@ -21,7 +21,7 @@ def library_html(
     entries: list[BookEntry],
     *,
     covered: frozenset[str],
-    kept: Mapping[str, Kept],
+    kept: Mapping[str, StoredReading],
     today: date,
     current: str,
     talks: list[Conversation],
@@ -34,7 +34,7 @@ def library_html(
     there = {one.title for one in entries}
     return render(
         "library.html",
-        books=[(one, kept.get(one.id, Kept()), _last_read(one.opened, today)) for one in entries],
+        books=[(one, kept.get(one.id, StoredReading()), _last_read(one.opened, today)) for one in entries],
         covered=covered,
         current=current,
         talks=talks,

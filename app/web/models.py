@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.models.catalogue import Model
-from app.models.local_files import Choosing, Looking
-from app.models.progress import Fetching
+from app.models.catalogue import ListedModel
+from app.models.local_files import FileInspection, FolderChoice
+from app.models.progress import Transfer
 from app.render.templating import render
 from core.model.store.catalogue import not_yet
 from core.text.words import marked as N_
@@ -22,7 +22,7 @@ LANGUAGES = (
 
 
 def models_html(
-    models: tuple[Model, ...], current: str, offline: bool = False, fetching: bool = False
+    models: tuple[ListedModel, ...], current: str, offline: bool = False, fetching: bool = False
 ) -> str:
     """What can be chosen here; empty where there is nothing to choose. `offline`: nothing can be fetched.
     `fetching`: one is, and another must wait.
@@ -43,21 +43,21 @@ def models_html(
     )
 
 
-def model_offer_html(offer: Model | None) -> str:
+def model_offer_html(offer: ListedModel | None) -> str:
     """Which model this computer should have; empty where there is nothing to offer."""
     return render("model_offer.html", model=offer) if offer else ""
 
 
-def model_files_html(choosing: Choosing | None) -> str:
+def model_files_html(choosing: FolderChoice | None) -> str:
     """A folder to choose a model file from; empty while nobody does."""
     return render("model_files.html", choosing=choosing) if choosing else ""
 
 
-def fetching_html(fetching: Fetching | None) -> str:
+def fetching_html(fetching: Transfer | None) -> str:
     """The download: how far it is, and what can be done about it."""
     return render("fetching.html", fetching=fetching) if fetching else ""
 
 
-def looking_html(looking: Looking | None) -> str:
+def looking_html(looking: FileInspection | None) -> str:
     """The model file that is looked at, for how long at most, and a way out."""
     return render("looking.html", looking=looking) if looking else ""

@@ -14,7 +14,7 @@ from app.errors import in_words
 from app.web import regions
 from app.web.answers import AnswerViews
 from app.web.event_stream import Regions
-from app.web.region_cache import Remembered, View, names_of
+from app.web.region_cache import RegionMemo, RegionValues, names_of
 from app.web.region_table import REGIONS, answer_regions
 from app.web.values import derived, sources
 from core.text.words import in_language
@@ -39,9 +39,9 @@ class Page:
     def _begin(self, language: str) -> None:
         """Everything is to be rendered anew, in `language`."""
         parts = self._parts
-        self._language, self._keep, self._answers = language, Remembered(), AnswerViews()
+        self._language, self._keep, self._answers = language, RegionMemo(), AnswerViews()
         given = {**sources(parts), "ready": self._is_ready}
-        self._view = View(lambda: parts.state, given, derived(parts), self._keep)
+        self._view = RegionValues(lambda: parts.state, given, derived(parts), self._keep)
         self._regions = {**REGIONS, **answer_regions(self._answers)}
 
     def due_s(self) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.desk.reader import where
-from app.desk.values import BookSearch, Passage
+from app.desk.values import BookSearch, ShownPassage
 from app.render.templating import render
 from app.store.notebook import Bookmark
 from core.documents.document import Document, Section
@@ -47,7 +47,7 @@ class Hit:
     after: str
 
 
-def reader_html(book: Document | None, passage: Passage) -> str:
+def reader_html(book: Document | None, passage: ShownPassage) -> str:
     """Chapter list and text."""
     if book is None:
         return render("reader_empty.html")
@@ -111,7 +111,7 @@ def _names(paragraph: Paragraph, title: str) -> bool:
     return not paragraph.marked and bool(said) and said == WORD.findall(title.casefold())
 
 
-def _paragraphs(book: Document, start: int, end: int, passage: Passage) -> Iterator[Paragraph]:
+def _paragraphs(book: Document, start: int, end: int, passage: ShownPassage) -> Iterator[Paragraph]:
     """The text between at its empty lines, each paragraph without the white space around it."""
     text = book.text
     borders = [start, *(edge for gap in GAP.finditer(text, start, end) for edge in gap.span()), end]

@@ -17,7 +17,7 @@ from core.errors import UserError
 OUT_OF_REACH = (OSError, sqlite3.Error, UserError)  # what is kept cannot be read, as when its drive is gone
 
 
-class Remembered:
+class RegionMemo:
     """For one thread. `failed`: why something stays as it was though it should be made again."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def names_of(make: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(signature(make).parameters)
 
 
-class View:
+class RegionValues:
     """The values of one moment, by name, for one thread: what `sources` give, read once a moment; what lies
     in the state; and what `values` make of those.
     """
@@ -61,7 +61,7 @@ class View:
         state: Callable[[], object],
         sources: Mapping[str, Callable[[], Any]],
         values: Mapping[str, Callable[..., Any]],
-        keep: Remembered,
+        keep: RegionMemo,
     ) -> None:
         self._state_now, self._sources, self._keep = state, sources, keep
         self._values = {name: (make, names_of(make)) for name, make in values.items()}

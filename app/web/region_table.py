@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from app.desk.answer_job import Snapshot
-from app.desk.shelf import Kept
-from app.desk.values import Comparing, Opening, Passage
-from app.models.catalogue import Model
-from app.models.local_files import Looking
-from app.models.progress import Fetching
+from app.desk.shelf import StoredReading
+from app.desk.values import ComparisonRun, ImportedFile, ShownPassage
+from app.models.catalogue import ListedModel
+from app.models.local_files import FileInspection
+from app.models.progress import Transfer
 from app.store.history import Conversation
 from app.store.library import BookEntry
 from app.store.notebook import Notebook
-from app.store.turns import Turn
+from app.store.turns import StoredTurn
 from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews
@@ -44,7 +44,7 @@ def _header(engine_state: str, model_name: str, device: str, loading: Loading | 
 def _library(
     entries: list[BookEntry],
     covered: frozenset[str],
-    kept_books: Mapping[str, Kept],
+    kept_books: Mapping[str, StoredReading],
     today: date,
     book_id: str,
     conversations: list[Conversation],
@@ -63,11 +63,11 @@ def _library(
     )
 
 
-def _models(models: tuple[Model, ...], model_name: str, offline: bool, is_fetching: bool) -> str:
+def _models(models: tuple[ListedModel, ...], model_name: str, offline: bool, is_fetching: bool) -> str:
     return about_models.models_html(models, model_name, offline, is_fetching)
 
 
-def _fetching(fetching: Fetching | None, looking: Looking | None) -> str:
+def _fetching(fetching: Transfer | None, looking: FileInspection | None) -> str:
     return about_models.fetching_html(fetching) + about_models.looking_html(looking)
 
 
@@ -75,7 +75,7 @@ def _stage(
     known: Document | None,
     card: dict[str, Any] | None,
     covered: frozenset[str],
-    opening: Opening | None,
+    opening: ImportedFile | None,
     talking: bool,
     settings: Settings,
 ) -> str:
@@ -105,7 +105,7 @@ def _choices(
 def _tree(
     known: Document | None,
     card: dict[str, Any] | None,
-    passage: Passage,
+    passage: ShownPassage,
     words: Sequence[int],
     ticked: tuple[int, ...],
     summaries: Mapping[int, str],
@@ -117,8 +117,8 @@ def _panel(
     stats: Stats | None,
     running: bool,
     plan: dict[str, Any] | None,
-    comparable_turn: tuple[Turn | None, str],
-    comparing: Comparing | None,
+    comparable_turn: tuple[StoredTurn | None, str],
+    comparing: ComparisonRun | None,
 ) -> str:
     answer, why_not = comparable_turn
     return panel_html(
@@ -160,7 +160,7 @@ REGIONS: Mapping[str, Region] = {
     "told": lambda known, passage, summaries: told_html(known, passage, summaries),
     "found": lambda known, book_search: found_html(known, book_search),
     "marks": lambda known, bookmarks: marks_html(known, bookmarks),
-    "spoken": regions.spoken,
+    "spoken": regions.spoken_status,
     "panel": _panel,
 }
 
@@ -169,7 +169,7 @@ def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
     """The regions of the conversation. `views` keeps what it has rendered of it."""
 
     def turns(
-        done_turns: list[Turn], book: Document | None, conversation_id: str, running: bool
+        done_turns: list[StoredTurn], book: Document | None, conversation_id: str, running: bool
     ) -> tuple[str, ...]:
         pairs = zip([None, *done_turns], done_turns, strict=False)
         return tuple(

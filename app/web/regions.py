@@ -10,23 +10,23 @@ from markupsafe import Markup, escape
 
 from app.desk import ocr_install
 from app.desk.answer_job import Snapshot
-from app.desk.values import Moving, Notice, Opening
+from app.desk.values import FolderMove, ImportedFile, Notice
 from app.render.markdown import Citation, blocks
-from app.render.templating import joined, render
-from app.store.turns import Turn, shown
-from app.web.citations import Cited
+from app.render.templating import nonbreaking, render
+from app.store.turns import StoredTurn, displayed_text
+from app.web.citations import CitedAnswer
 from app.web.stats_panel import mode_names
 from core.documents.document import Document
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
-from core.text.words import duration, size, told
+from core.text.words import duration, localized, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
-NOTHING_CITED = Cited()
+NOTHING_CITED = CitedAnswer()
 
 
 # --- the bar on top
@@ -46,7 +46,7 @@ def stage_html(
     card: dict | None,
     *,
     covered: bool,
-    opening: Opening | None,
+    opening: ImportedFile | None,
     talking: bool,
     fit: str = "auto",
 ) -> str:
@@ -88,13 +88,13 @@ def _ways(card: dict, fit: str) -> list[dict[str, object]]:
         {
             "fit": "passages",
             "words": _("Answer from passages now"),
-            "time": joined(_("about {time}").format(time=duration(passages_s))),
+            "time": nonbreaking(_("about {time}").format(time=duration(passages_s))),
             "chosen": chosen == "passages",
         },
         {
             "fit": whole,
             "words": read,
-            "time": joined(time.format(time=duration(read_s / parts))),
+            "time": nonbreaking(time.format(time=duration(read_s / parts))),
             "chosen": chosen == whole,
         },
     ]
@@ -169,7 +169,7 @@ def notice_html(notice: Notice | None) -> str:
     return render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo) if notice else ""
 
 
-def offer_html(opening: Opening | None) -> str:
+def offer_html(opening: ImportedFile | None) -> str:
     """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
     if opening is None or not opening.offer:
         return ""
@@ -178,7 +178,7 @@ def offer_html(opening: Opening | None) -> str:
     )
 
 
-def moving_html(moving: Moving | None) -> str:
+def moving_html(moving: FolderMove | None) -> str:
     """The data folder on its way to another place; empty while it is not."""
     return render("moving.html", moving=moving) if moving else ""
 
@@ -188,7 +188,7 @@ def leaving_html(*, ask: bool, now: bool) -> str:
     return render("leaving.html", now=now) if ask else ""
 
 
-def locked_html(opening: Opening | None) -> str:
+def locked_html(opening: ImportedFile | None) -> str:
     """The words above the password box; empty when no file is locked."""
     return render("locked.html", name=opening.name) if opening and opening.locked else ""
 
@@ -197,12 +197,12 @@ def locked_html(opening: Opening | None) -> str:
 
 
 def turn_html(
-    turn: Turn,
-    cited: Cited = NOTHING_CITED,
+    turn: StoredTurn,
+    cited: CitedAnswer = NOTHING_CITED,
     *,
     talk: str = "",
     parts: Sequence[tuple[str, Markup]] = (),
-    question: Turn | None = None,
+    question: StoredTurn | None = None,
     last: bool = False,
 ) -> str:
     """One finished turn of the conversation `talk`; `parts`: what was told of each part, as `answer_html`
@@ -212,7 +212,7 @@ def turn_html(
     if turn.role == "user":
         return render(
             "asked.html",
-            text=shown(turn),
+            text=displayed_text(turn),
             number=turn.number,
             talk=talk,
             instructions=stored.get("instructions", ""),
@@ -242,7 +242,7 @@ def turn_html(
         number=turn.number,
         talk=talk,
         versions=turn.versions,
-        plain_text=shown(turn),
+        plain_text=displayed_text(turn),
         compared=_beside(turn.text, stored.get("compared"), stats.get("mode", "")),
         instructions=stored.get("instructions", asked_with),
         others=stored.get("instructions", asked_with) != asked_with,
@@ -300,7 +300,7 @@ def progress_html(now: Snapshot | None) -> str:
         share = now.prefill.done_tokens / now.prefill.total_tokens
     elif now.phase == "loading" and now.loading:
         share = now.loading.fraction
-    return render("progress.html", title=_doing(now), detail=joined(_how_far(now)), share=share)
+    return render("progress.html", title=_doing(now), detail=nonbreaking(_how_far(now)), share=share)
 
 
 def _doing(now: Snapshot) -> str:
@@ -308,7 +308,7 @@ def _doing(now: Snapshot) -> str:
     if now.phase == "preparing":
         return _("Preparing memory")
     if reading is None:
-        return told(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
+        return localized(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
     if reading.purpose == "telling":
         one, among = _("Reading: {part}"), _("Reading part {index} of {total}: {part}")
         if now.phase == "streaming":
@@ -356,7 +356,7 @@ def _memory_ready(preparing: Preparing) -> str:
     return done + " · " + _("{time} left").format(time=duration(preparing.eta_s))
 
 
-def spoken(phase: str, opening: Opening | None) -> str:
+def spoken_status(phase: str, opening: ImportedFile | None) -> str:
     """One sentence for screen readers: what began or ended, never single tokens. `phase` of the answer; ""
     without one.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from app.desk.values import KeptReadings
+from app.desk.values import ReadingsUsage
 from app.render.templating import render
 from app.store.allowed_folders import offered
 from app.store.preferences import AT_ONCE, ELSEWHERE, NEXT_START, as_typed
@@ -24,7 +24,7 @@ OPEN = ("Answers",)  # the group that is unfolded at first
 
 
 def settings_html(
-    settings: Settings, origins: Mapping[str, str], unapplied: list[str], kept: KeptReadings | None = None
+    settings: Settings, origins: Mapping[str, str], unapplied: list[str], kept: ReadingsUsage | None = None
 ) -> tuple[str, ...]:
     """The blocks of the drawer; `origins`: see app.store.preferences; `unapplied`: keys that the engine does
     not know yet; `kept`: of books that were read.

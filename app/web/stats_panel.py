@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from app.render.templating import render
-from core.events import Acceptance, Stats, Verified
+from core.events import Acceptance, Stats, VerificationResult
 from core.model.store.catalogue import title_of
 from core.text.words import duration, localised, size
 from core.text.words import translated as _
@@ -194,7 +194,7 @@ def _prefill(stats: Stats) -> str:
     return ", ".join(said)
 
 
-def _verified(verified: Verified) -> str:
+def _verified(verified: VerificationResult) -> str:
     said = _("{agreed} of {tokens} tokens").format(
         agreed=f"{verified.agreed:,}", tokens=f"{verified.tokens:,}"
     )

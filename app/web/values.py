@@ -15,10 +15,10 @@ from app.desk.comparison import comparable
 from app.desk.reader import as_known, shown_bookmarks
 from app.desk.shelf import kept_of_books
 from app.desk.values import Notice
-from app.store.turns import Turn
+from app.store.turns import StoredTurn
 from app.web.answers import question_of
 from app.web.chapters import section_words
-from core.events import Standing, Stats
+from core.events import Stats, SummaryDraft
 from core.wire import unpack_stats
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
@@ -105,7 +105,7 @@ def _progress(answer: Snapshot | None) -> Snapshot | None:
     """An answer without its text: how far it is."""
     if answer is None:
         return None
-    standing = answer.standing and Standing(())
+    standing = answer.standing and SummaryDraft(())
     bare = {"pieces": (), "looked": (), "parts": (), "stats": None, "finished": None}
     return replace(answer, standing=standing, **bare)
 
@@ -116,7 +116,7 @@ def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Not
     return notice or failed
 
 
-def _last(turns: list[Turn]) -> Stats | None:
+def _last(turns: list[StoredTurn]) -> Stats | None:
     """The figures of the newest answer that has some."""
     stored = (turn.extra.get("stats") for turn in reversed(turns))
     found = next(filter(None, stored), None)

@@ -10,7 +10,7 @@ from core.text.words import GB
 Record = dict[str, Any]  # of a step, as benchmarks.card.first_contact keeps it
 
 
-def page(records: Sequence[Record]) -> str:
+def contact_page(records: Sequence[Record]) -> str:
     """Markdown; of the steps so far."""
     parts = ["# First contact", _verdict(records), _steps(records)]
     parts += [lines for record in records if (lines := _PARTS[record["step"]](record["found"]))]

@@ -42,9 +42,9 @@ class Sheet:
         paths.write_whole(self._file, json.dumps(self._found, indent=1, ensure_ascii=False))
 
 
-def machine(sheet: Sheet, options: argparse.Namespace) -> None:
+def machine_step(sheet: Sheet, options: argparse.Namespace) -> None:
     """Versions, memory, and the bus in both directions; torch last, since it may not load."""
-    sheet.put(**results.machine(), python_path=sys.executable)
+    sheet.put(**results.machine_facts(), python_path=sys.executable)
     sheet.put(hardware=probe(paths.data_dir(), again=True).to_json())
     sheet.put(nvidia_smi=_nvidia_smi())
     import torch
@@ -71,11 +71,11 @@ def _nvidia_smi() -> str:
 
 def self_test(sheet: Sheet, options: argparse.Namespace) -> None:
     """What `doctor --gpu` tries."""
-    from core.selftest.device import check, devices, verdict
+    from core.selftest.device import check_device, devices, verdict
 
     settings = Settings(device="cpu") if options.stand_in else Settings()
     findings = []
-    for one in check(*devices(probe(paths.data_dir()), settings)):
+    for one in check_device(*devices(probe(paths.data_dir()), settings)):
         findings.append(one)
         sheet.put(findings=[found.to_json() for found in findings])
     sheet.put(verdict=verdict(findings))
@@ -85,12 +85,12 @@ def tests(sheet: Sheet, options: argparse.Namespace) -> None:
     """tests/gpu; all are skipped where there is no card."""
     import pytest
 
-    counter = Counter(sheet)
+    counter = OutcomeCounter(sheet)
     code = pytest.main(["tests/gpu", "--tb=short", "-p", "no:cacheprovider"], plugins=[counter])
     sheet.put(exit_code=int(code))
 
 
-class Counter:
+class OutcomeCounter:
     """What came of each test, as a plugin of pytest."""
 
     def __init__(self, sheet: Sheet) -> None:
@@ -134,12 +134,15 @@ def llama_8b(sheet: Sheet, options: argparse.Namespace) -> None:
     sheet.put(acceptance="stated", runs_on="a stand-in of a few rows, on the CPU" if bench.tiny else card)
     shape = gpu.TINY if bench.tiny else gpu.LLAMA_3_8B
     for context in (TINY_CONTEXT,) if bench.tiny else CONTEXTS:
-        case, named = gpu.Case(shape, context, capped or bench.tiny, "stated"), f"behind {context:,} tokens"
+        case, named = (
+            gpu.CardCase(shape, context, capped or bench.tiny, "stated"),
+            f"behind {context:,} tokens",
+        )
         try:
-            found = gpu.run(case, bench)
+            found = gpu.run_case(case, bench)
             if "refused" in found:  # by a card that is too small for 16 bits
                 sheet.put(**{f"{named}, weights of 16 bits": found})
-                found, named = gpu.run(replace(case, coded=True), bench), f"{named}, weights of 4 bits"
+                found, named = gpu.run_case(replace(case, coded=True), bench), f"{named}, weights of 4 bits"
         except OutOfTime:
             found = {"refused": "out of time"}
         sheet.put(**{named: found})
@@ -156,13 +159,13 @@ def _bench(options: argparse.Namespace) -> Any:
 
     ends = time.monotonic() + options.seconds - _SPARE_S
 
-    def bench(vocab: int, longest: int, hardware: Hardware, speeds: gpu.Speeds) -> gpu.Bench:
+    def bench(vocab: int, longest: int, hardware: Hardware, speeds: gpu.MeasuredSpeeds) -> gpu.CardBench:
         source = Random(random_ids(vocab, longest + max(VERIFY_ROWS)))
         late = (lambda: False) if options.stand_in else (lambda: time.monotonic() > ends)
-        return gpu.Bench(source, hardware, speeds, options.stand_in, late, options.cap_gib)
+        return gpu.CardBench(source, hardware, speeds, options.stand_in, late, options.cap_gib)
 
     if options.stand_in:
-        return bench(gpu.TINY.vocab, TINY_CONTEXT, imagined_hardware(ram_gib=16), gpu.Speeds())
+        return bench(gpu.TINY.vocab, TINY_CONTEXT, imagined_hardware(ram_gib=16), gpu.MeasuredSpeeds())
     hardware = probe(paths.data_dir())
     if not hardware.gpus:
         return None
@@ -172,7 +175,7 @@ def _bench(options: argparse.Namespace) -> Any:
 
 
 STEPS: dict[str, Callable[[Sheet, argparse.Namespace], None]] = {
-    "machine": machine,
+    "machine": machine_step,
     "self-test": self_test,
     "tests": tests,
     "llama-8b": llama_8b,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.card.contact_report import page
+from benchmarks.card.contact_report import contact_page
 from core.paths import write_whole
 
 REPO = Path(__file__).resolve().parents[2]
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None, steps: tuple[Step, ...] = STEPS) ->
         left = started + 60 * options.minutes * seconds / sum(one.seconds for one in steps) - time.monotonic()
         records.append(_run(step, options.out / f"{number}-{step.name}.json", left, options))
         print(f"{step.what}: {records[-1]['state']} after {records[-1]['seconds']:.0f} s", flush=True)
-        write_whole(options.out / "report.md", page(records))
+        write_whole(options.out / "report.md", contact_page(records))
     print(f"{options.out / 'report.md'}; to report a fault, send the whole folder")
     return int(any(record["state"] != DONE for record in records))
 

@@ -7,12 +7,12 @@ import torch
 from core.backend.base import Linear
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
-from core.backend.shared.quantized import CHUNK, Planes
+from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 
 _MIDDLE = 8
 
 
-def rounded(weight: torch.Tensor) -> Planes:
+def rounded_weight(weight: torch.Tensor) -> QuantizedMatrix:
     """`weight` [rows, columns] as the nearest codes, where it lies."""
     groups = weight.float().unflatten(1, (-1, CHUNK))
     largest = groups.gather(-1, groups.abs().argmax(-1, keepdim=True))
@@ -20,7 +20,7 @@ def rounded(weight: torch.Tensor) -> Planes:
     step = scale.float()
     codes = (groups / torch.where(step == 0, 1.0, step)).round_().add_(_MIDDLE).clamp_(0, 2 * _MIDDLE - 1)
     low, high = codes.to(torch.uint8).split(CHUNK // 2, dim=-1)
-    return Planes(4, CHUNK, (low | (high << 4)).flatten(1), scale.flatten(1), middle=_MIDDLE)
+    return QuantizedMatrix(4, CHUNK, (low | (high << 4)).flatten(1), scale.flatten(1), middle=_MIDDLE)
 
 
 class RoundingCuda(CudaBackend):
@@ -28,7 +28,7 @@ class RoundingCuda(CudaBackend):
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """See Backend."""
-        return self.coded([rounded(weight.to(self.device))], bias)
+        return self.coded([rounded_weight(weight.to(self.device))], bias)
 
 
 class RoundingCpu(CpuBackend):
@@ -36,4 +36,4 @@ class RoundingCpu(CpuBackend):
 
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """See Backend."""
-        return self.coded([rounded(weight)], bias)
+        return self.coded([rounded_weight(weight)], bias)

@@ -28,12 +28,26 @@ import torch
 
 from benchmarks.card import large_shape_answers, stated_acceptance
 from benchmarks.card.four_bit_backends import RoundingCpu, RoundingCuda
-from benchmarks.card.gpu_tables import tables
-from benchmarks.card.sources import Random, Source, book, draft_shape, random_draft, random_ids, small_book
-from benchmarks.lib.results import RESULTS, save
+from benchmarks.card.gpu_tables import card_tables
+from benchmarks.card.sources import (
+    ModelSource,
+    Random,
+    book_source,
+    draft_shape,
+    random_draft,
+    random_ids,
+    small_book,
+)
+from benchmarks.lib.results import RESULTS, save_result
 from benchmarks.lib.upscale import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B
-from benchmarks.speed.forward_times import VERIFY_ROWS, OutOfTime, Speeds, measure, measured_speeds
-from core.assembly.cache_factory import Room
+from benchmarks.speed.forward_times import (
+    VERIFY_ROWS,
+    MeasuredSpeeds,
+    OutOfTime,
+    measure_forward,
+    measured_speeds,
+)
+from core.assembly.cache_factory import CacheFactory
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
@@ -44,10 +58,10 @@ from core.hardware.gpus import imagined_hardware
 from core.hardware.probe import measure_bus, probe
 from core.model.gguf.size_estimates import ROUNDED, in_format
 from core.model.llama import LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.model.shapes import ModelShape
 from core.planning.plan import Plan
-from core.planning.planner import plan as make_plan
+from core.planning.planner import make_plan
 
 CARD_GIB = 24.0  # the consumer card that the cap stands for,
 KEPT_GIB = 1.5  # of which the screen and the CUDA context have so much
@@ -58,7 +72,7 @@ RANDOM_VOCAB = 32_000  # of random ids: every shape has as many
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CardCase:
     """One thing to measure. `what`: "passes", "answers" for acceptance and text, or "stated" for passes and
     decoding of random weights; `residency`: which part of the KV stays in VRAM; `coded`: weights in 4 bits
     and KV cache in 8.
@@ -81,46 +95,46 @@ class Case:
 
 
 CASES = (
-    Case(LLAMA_2_7B, 130_048, True),
-    Case(LLAMA_3_8B, 130_048, True, coded=True),
-    Case(LLAMA_3_8B, 130_048, True),
-    Case(LLAMA_2_7B, 130_048, True, coded=True),
-    Case(LLAMA_3_8B, 130_048, False),
-    Case(LLAMA_2_7B, 65_536, False),
-    Case(LLAMA_3_8B, 8000, True, "answers"),
-    Case(LLAMA_3_8B, 130_048, True, residency="blocks"),
-    Case(LLAMA_2_7B, 65_536, True),
-    Case(LLAMA_2_7B, 32_768, True),
-    Case(LLAMA_3_8B, 65_536, True),
-    Case(LLAMA_3_8B, 32_768, True),
-    Case(LLAMA_2_7B, 32_768, False),
-    Case(LLAMA_2_13B, 32_768, False),
-    Case(LLAMA_2_7B, 124_928, False),
+    CardCase(LLAMA_2_7B, 130_048, True),
+    CardCase(LLAMA_3_8B, 130_048, True, coded=True),
+    CardCase(LLAMA_3_8B, 130_048, True),
+    CardCase(LLAMA_2_7B, 130_048, True, coded=True),
+    CardCase(LLAMA_3_8B, 130_048, False),
+    CardCase(LLAMA_2_7B, 65_536, False),
+    CardCase(LLAMA_3_8B, 8000, True, "answers"),
+    CardCase(LLAMA_3_8B, 130_048, True, residency="blocks"),
+    CardCase(LLAMA_2_7B, 65_536, True),
+    CardCase(LLAMA_2_7B, 32_768, True),
+    CardCase(LLAMA_3_8B, 65_536, True),
+    CardCase(LLAMA_3_8B, 32_768, True),
+    CardCase(LLAMA_2_7B, 32_768, False),
+    CardCase(LLAMA_2_13B, 32_768, False),
+    CardCase(LLAMA_2_7B, 124_928, False),
 )
 QUICK = 2  # of them
 RANDOM_CASES = (
-    Case(LLAMA_3_8B, 130_048, True, "stated"),
-    Case(LLAMA_2_7B, 130_048, True, "stated"),
-    Case(LLAMA_3_8B, 130_048, False, "stated"),
+    CardCase(LLAMA_3_8B, 130_048, True, "stated"),
+    CardCase(LLAMA_2_7B, 130_048, True, "stated"),
+    CardCase(LLAMA_3_8B, 130_048, False, "stated"),
 )
 TINY = ModelShape("tiny", 3, 64, 8, 4, 16, 96, vocab=97, native_context=1024, longest_context=1024)
 TINY_CASES = (
-    Case(TINY, 300, True),
-    Case(TINY, 300, False),
-    Case(TINY, 300, True, residency="blocks"),
-    Case(TINY, 150, True, "answers"),
-    Case(TINY, 300, True, coded=True),
+    CardCase(TINY, 300, True),
+    CardCase(TINY, 300, False),
+    CardCase(TINY, 300, True, residency="blocks"),
+    CardCase(TINY, 150, True, "answers"),
+    CardCase(TINY, 300, True, coded=True),
 )
-TINY_RANDOM_CASES = (Case(TINY, 300, True, "stated"),)
+TINY_RANDOM_CASES = (CardCase(TINY, 300, True, "stated"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class CardBench:
     """What all cases share. `card_gib`: the card that a capped case stands for."""
 
-    source: Source
+    source: ModelSource
     machine: Hardware
-    speeds: Speeds
+    speeds: MeasuredSpeeds
     tiny: bool
     out_of_time: Callable[[], bool]
     card_gib: float = CARD_GIB
@@ -141,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
             if bench.out_of_time():
                 break
             try:
-                done[case.name] = run(case, bench)
+                done[case.name] = run_case(case, bench)
             except OutOfTime:
                 break
             except RuntimeError as error:  # of one case: the others are still wanted
@@ -153,10 +167,10 @@ def main(arguments: list[str] | None = None) -> int:
                 # what broke on a card stays broken in this process
                 return _in_a_new_process(arguments, minutes=(deadline - time.monotonic()) / 60)
     left = [case.name for case in cases if case.name not in done]
-    made = tables(done)
+    made = card_tables(done)
     if options.save and done:
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        save(options.save, made, {"gpu": gpu, "cases": done, "left": left}, folder=options.folder)
+        save_result(options.save, made, {"gpu": gpu, "cases": done, "left": left}, folder=options.folder)
     print(json.dumps({"tables": [[table.title, table.columns, table.rows] for table in made], "left": left}))
     return 0
 
@@ -168,7 +182,7 @@ def _in_a_new_process(arguments: list[str] | None, *, minutes: float) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def run(case: Case, bench: Bench) -> dict[str, Any]:
+def run_case(case: CardCase, bench: CardBench) -> dict[str, Any]:
     """One case from a fresh model and an empty device. Where that is full, again with a quarter fewer layers
     on the device, as the product does. A plan that does not fit is a result too. Raises OutOfTime, and
     RuntimeError for what breaks otherwise.
@@ -183,7 +197,7 @@ def run(case: Case, bench: Bench) -> dict[str, Any]:
     return {**found, "full_with_layers": full} if full else found
 
 
-def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
+def _once(case: CardCase, bench: CardBench, layers: int | None) -> dict[str, Any]:
     """With so many layers on the device, or as many as the planner says. `full_with`: it had no room for
     these.
     """
@@ -205,8 +219,8 @@ def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
     try:
         with torch.inference_mode():
             weights = bench.source.weights(config, backend)
-            model = build(config, weights, backend, positions=context + 64)
-            room = Room(plan, settings, model)
+            model = build_model(config, weights, backend, positions=context + 64)
+            room = CacheFactory(plan, settings, model)
             if case.what == "answers":
                 found = _spoken(model, plan, room, case, bench)
             else:
@@ -230,22 +244,24 @@ def _once(case: Case, bench: Bench, layers: int | None) -> dict[str, Any]:
 
 
 def _passed(
-    model: LlamaModel, shape: ModelShape, plan: Plan, room: Room, case: Case, bench: Bench
+    model: LlamaModel, shape: ModelShape, plan: Plan, room: CacheFactory, case: CardCase, bench: CardBench
 ) -> dict[str, Any]:
     """Passes, and decoding where its acceptance is stated. Raises OutOfTime."""
     ids = bench.source.ids[: case.context + max(VERIFY_ROWS)]
     draft = random_draft(model.backend, vocab=model.config.vocab)
     cache = room.new_cache(plan.context_tokens if case.what == "stated" else len(ids))
     more = {"out_of_time": bench.out_of_time}
-    found = measure(model, shape, plan, cache, ids, bench.speeds, draft=draft, **more)
+    found = measure_forward(model, shape, plan, cache, ids, bench.speeds, draft=draft, **more)
     if case.what == "stated":
-        found["decoded"] = stated_acceptance.decoded(
+        found["decoded"] = stated_acceptance.decoded_stated(
             model, draft, plan, room, cache, ids[: case.context], **more
         )
     return found
 
 
-def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench) -> dict[str, Any]:
+def _spoken(
+    model: LlamaModel, plan: Plan, room: CacheFactory, case: CardCase, bench: CardBench
+) -> dict[str, Any]:
     """The book goes on behind the context, and the model does. Raises OutOfTime."""
     tokens = TINY_ANSWER_TOKENS if bench.tiny else ANSWER_TOKENS
     ids = bench.source.ids[: case.context + tokens]
@@ -254,7 +270,7 @@ def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench)
         "along": large_shape_answers.along(
             model, plan, room, ids, case.context, out_of_time=bench.out_of_time
         ),
-        "answers": large_shape_answers.answers(
+        "answers": large_shape_answers.answer_figures(
             model, plan, room, ids[: case.context], tokens=tokens, out_of_time=bench.out_of_time
         ),
     }
@@ -263,7 +279,7 @@ def _spoken(model: LlamaModel, plan: Plan, room: Room, case: Case, bench: Bench)
 # ---- what it runs on ---------------------------------------------------------------------------------------
 
 
-def _settings(case: Case, context: int, bench: Bench) -> Settings:
+def _settings(case: CardCase, context: int, bench: CardBench) -> Settings:
     if bench.tiny:
         return Settings(
             device="cpu",
@@ -288,7 +304,7 @@ def _settings(case: Case, context: int, bench: Bench) -> Settings:
     )
 
 
-def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
+def _backend(case: CardCase, plan: Plan, bench: CardBench) -> Backend:
     if bench.tiny:
         return (RoundingCpu if case.coded else CpuBackend)(torch.float32)
     torch.cuda.empty_cache()
@@ -304,11 +320,14 @@ def _backend(case: Case, plan: Plan, bench: Bench) -> Backend:
     )
 
 
-def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Bench:
+def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> CardBench:
     if options.tiny:
-        imagined = imagined_hardware(gpu=None, ram_gib=16), Speeds(link_gb_per_s=10.0, memory_gb_per_s=10.0)
+        imagined = (
+            imagined_hardware(gpu=None, ram_gib=16),
+            MeasuredSpeeds(link_gb_per_s=10.0, memory_gb_per_s=10.0),
+        )
         source = Random(random_ids(TINY.vocab, 1000)) if options.random else small_book()
-        return Bench(source, *imagined, True, out_of_time)
+        return CardBench(source, *imagined, True, out_of_time)
     machine = probe(measure=False)
     bus = measure_bus(machine.gpus[0].index) if machine.gpus else {"problem": "no CUDA GPU"}
     if "problem" in bus:
@@ -319,19 +338,21 @@ def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Benc
     # torch is asked before there is a backend, and remembers how GPUs were numbered then
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     speeds = measured_speeds(torch.device("cuda", machine.gpus[0].index), bus["h2d_gb_per_s"])
-    return Bench(_source(options), machine, speeds, False, out_of_time)
+    return CardBench(_source(options), machine, speeds, False, out_of_time)
 
 
-def _cases(options: argparse.Namespace) -> tuple[Case, ...]:
+def _cases(options: argparse.Namespace) -> tuple[CardCase, ...]:
     if options.random:
         return TINY_RANDOM_CASES if options.tiny else RANDOM_CASES
     return TINY_CASES if options.tiny else CASES
 
 
-def _source(options: argparse.Namespace) -> Source:
+def _source(options: argparse.Namespace) -> ModelSource:
     if options.random:
         return Random(random_ids(RANDOM_VOCAB, max(case.context for case in CASES) + max(VERIFY_ROWS)))
-    return book(options.book, options.model, longest=max(case.context for case in CASES) + max(VERIFY_ROWS))
+    return book_source(
+        options.book, options.model, longest=max(case.context for case in CASES) + max(VERIFY_ROWS)
+    )
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:

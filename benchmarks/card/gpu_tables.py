@@ -25,7 +25,7 @@ DIFFERS = (
 )
 
 
-def tables(done: dict[str, Any]) -> list[Table]:
+def card_tables(done: dict[str, Any]) -> list[Table]:
     """Passes against their floors, times between tokens beside the paper's, and answers up to 8K."""
     passes = {name: row for name, row in done.items() if "verify_ms" in row}
     made = [
@@ -88,7 +88,7 @@ def tables(done: dict[str, Any]) -> list[Table]:
             ),
         )
     )
-    made += [*large_shape_answers.tables(done), stated_acceptance.table(done)]
+    made += [*large_shape_answers.large_shape_tables(done), stated_acceptance.stated_table(done)]
     refused = tuple((name, row["refused"]) for name, row in done.items() if "refused" in row)
     return [table for table in (*made, Table("Not run", ("Case", "why"), refused)) if table.rows]
 

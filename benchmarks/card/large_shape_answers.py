@@ -14,7 +14,7 @@ from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
 from benchmarks.lib.results import Table
 from benchmarks.speed.forward_times import OutOfTime
 from core.ask import Params
-from core.assembly.cache_factory import Room
+from core.assembly.cache_factory import CacheFactory
 from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
 from core.cache.retrieval import RetrievalKVCache
@@ -32,7 +32,13 @@ TOP_P = 0.9
 
 
 def along(
-    model: LlamaModel, plan: Plan, room: Room, ids: list[int], start: int, *, out_of_time: Callable[[], bool]
+    model: LlamaModel,
+    plan: Plan,
+    room: CacheFactory,
+    ids: list[int],
+    start: int,
+    *,
+    out_of_time: Callable[[], bool],
 ) -> dict[str, Any]:
     """Acceptance of the retrieval level along ids[start:], computed from both laws (core.decoding.forced),
     and how surprising the text is to the model. Raises OutOfTime."""
@@ -40,14 +46,14 @@ def along(
     retrieval = RetrievalKVCache(
         cache, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens
     )
-    watch = forced.Watch()
-    lane = forced.Lane(retrieval, RetrievalRefresh(watch, retrieval), watch)
+    watch = forced.SourceStandIn()
+    lane = forced.RetrievalLane(retrieval, RetrievalRefresh(watch, retrieval), watch)
     forced.select_first(model, cache, ids[:start], [lane], chunk_tokens=plan.prefill_chunk_tokens)
     logits = next_logits(model, cache, ids[:start], ids[start:-1])
     cache.rollback(start - 1)
     surprise = torch.nn.functional.cross_entropy(logits, torch.tensor(ids[start:], device=logits.device))
     samplings = [_sampling(temperature, start) for temperature in TEMPERATURES]
-    sums = forced.run(
+    sums = forced.force(
         model, cache, ids, start, [lane], samplings, gamma=plan.gamma, going_on=lambda: not out_of_time()
     )[0]
     if out_of_time():
@@ -69,8 +75,14 @@ def along(
     }
 
 
-def answers(
-    model: LlamaModel, plan: Plan, room: Room, ids: list[int], *, tokens: int, out_of_time: Callable[[], bool]
+def answer_figures(
+    model: LlamaModel,
+    plan: Plan,
+    room: CacheFactory,
+    ids: list[int],
+    *,
+    tokens: int,
+    out_of_time: Callable[[], bool],
 ) -> list[dict[str, Any]]:
     """Acceptance, tokens per round and TBT of real answers, with the share of distinct 4-grams that says what
     they are worth.
@@ -110,7 +122,7 @@ def answers(
     return found
 
 
-def tables(done: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+def large_shape_tables(done: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """Both, of the cases that have them."""
     given = tuple(
         (

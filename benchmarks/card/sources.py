@@ -12,7 +12,7 @@ from benchmarks.lib.upscale import ExpandedWeights, expanded_config
 from core.backend.base import Backend
 from core.model.config import ModelConfig, from_source, load_config
 from core.model.llama import LlamaModel
-from core.model.loader import Weights, build, weights_in
+from core.model.loader import Weights, build_model, weights_in
 from core.model.shapes import ModelShape
 from core.selftest.random_model import RandomWeights, random_config
 
@@ -20,7 +20,7 @@ ROPE_THETA = 10_000.0  # of random models; only times are taken of them
 SPREAD = 0.02  # of their weights, as models are initialised
 
 
-class Source(Protocol):
+class ModelSource(Protocol):
     """Models in any shape, and ids for them to read."""
 
     ids: list[int]
@@ -43,11 +43,11 @@ class Expanded:
     ids: list[int]
 
     def config(self, shape: ModelShape, *, positions: int, rope_theta: float | None) -> ModelConfig:
-        """See Source."""
+        """See ModelSource."""
         return expanded_config(self.small, shape, positions=positions, rope_theta=rope_theta)
 
     def weights(self, config: ModelConfig, backend: Backend) -> Weights:
-        """See Source. Raises ValueError when the shape cannot hold the small model."""
+        """See ModelSource. Raises ValueError when the shape cannot hold the small model."""
         return ExpandedWeights(
             self.small, self.small_weights, config, device=backend.device, dtype=backend.dtype
         )
@@ -62,15 +62,15 @@ class Random:
     ids: list[int]
 
     def config(self, shape: ModelShape, *, positions: int, rope_theta: float | None) -> ModelConfig:
-        """See Source."""
+        """See ModelSource."""
         return random_shape(shape, positions=positions, rope_theta=rope_theta or ROPE_THETA)
 
     def weights(self, config: ModelConfig, backend: Backend) -> Weights:
-        """See Source."""
+        """See ModelSource."""
         return RandomWeights(config, deviation=SPREAD, device=backend.device, dtype=backend.dtype)
 
 
-def book(path: Path, model: Path | None, *, longest: int) -> Expanded:
+def book_source(path: Path, model: Path | None, *, longest: int) -> Expanded:
     """The embedded model, or the one in a folder, and a book, read again from its beginning where it is
     shorter than `longest` tokens.
     """
@@ -129,4 +129,4 @@ def random_draft(backend: Backend, *, vocab: int = 32_000) -> LlamaModel:
     shape = draft_shape(vocab)
     config = random_shape(shape, positions=shape.native_context)
     weights = RandomWeights(config, deviation=SPREAD, device=backend.device, dtype=backend.dtype)
-    return build(config, weights, backend, positions=shape.native_context)
+    return build_model(config, weights, backend, positions=shape.native_context)

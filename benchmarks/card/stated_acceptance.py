@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.lib.results import Table
 from core.ask import Params
-from core.assembly.cache_factory import Room
+from core.assembly.cache_factory import CacheFactory
 from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
 from core.cache.base import TargetKVCache
@@ -65,11 +65,11 @@ class StatedComposer(Composer):
         return decoder
 
 
-def decoded(
+def decoded_stated(
     model: LlamaModel,
     draft: LlamaModel,
     plan: Plan,
-    room: Room,
+    room: CacheFactory,
     cache: TargetKVCache,
     ids: Sequence[int],
     *,
@@ -128,7 +128,7 @@ def _answer(
     }
 
 
-def table(done: dict[str, dict[str, Any]]) -> Table:
+def stated_table(done: dict[str, dict[str, Any]]) -> Table:
     """Of the cases that were decoded so."""
     rows = tuple(
         (name.removeprefix("stated "), one["mode"], one["tbt_ms"], one["tokens_per_round"], one["tokens"])

@@ -20,14 +20,14 @@ OURS = ("platformdirs", "psutil", "nvidia-ml-py")
 PYTEST = ("pytest", "pluggy", "iniconfig", "pygments")
 
 
-def wanted() -> list[str]:
+def wanted_wheels() -> list[str]:
     """Both, each as requirements*.txt ask for it, where they do."""
     lines = [line.split("#")[0].strip() for file in FILES for line in (REPO / file).read_text().splitlines()]
     asked = {re.split(r"[\s<>=!\[;]", line)[0]: line for line in lines}
     return [asked.get(name, name) for name in OURS + PYTEST]
 
 
-def fetch(folder: Path, *, python: str | None = None, platform: str | None = None) -> list[Path]:
+def fetch_wheels(folder: Path, *, python: str | None = None, platform: str | None = None) -> list[Path]:
     """Downloads them into `folder`, for this Python and system where no other is named. Returns the wheels.
     Raises CalledProcessError where pip fails.
     """
@@ -36,7 +36,7 @@ def fetch(folder: Path, *, python: str | None = None, platform: str | None = Non
         command += ["--python-version", python]
     if platform is not None:
         command += ["--platform", platform]
-    subprocess.run([*command, "--dest", str(folder), *wanted()], check=True)
+    subprocess.run([*command, "--dest", str(folder), *wanted_wheels()], check=True)
     return sorted(folder.glob("*.whl"))
 
 
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--python", help="the other machine's, such as 3.12; this one's")
     parser.add_argument("--platform", help="the other machine's, as wheels name it; this one's")
     options = parser.parse_args(arguments)
-    for wheel in fetch(options.folder, python=options.python, platform=options.platform):
+    for wheel in fetch_wheels(options.folder, python=options.python, platform=options.platform):
         print(f"{wheel.stat().st_size / 1000:8,.0f} kB  {wheel.name}")
     return 0
 

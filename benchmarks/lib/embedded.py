@@ -20,7 +20,7 @@ from core.hardware.probe import probe
 from core.model.shapes import ModelShape
 from core.model.store import catalogue
 from core.planning.plan import Plan
-from core.planning.planner import plan as make_plan
+from core.planning.planner import make_plan
 from core.text.tokenizer import Tokenizer
 
 BOOK = Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-light-on-the-holm.epub"
@@ -44,7 +44,7 @@ def book_ids(book: Path, folder: Path, *, least: int) -> list[int]:
     return ids
 
 
-def plan_for(
+def embedded_plan(
     folder: Path,
     context_tokens: int,
     *,
@@ -74,7 +74,7 @@ def plan_for(
     return (replace(plan, dtype=dtype, computes=dtype) if dtype else plan), settings
 
 
-def read(
+def read_into(
     engine: Engine, context: Context, ids: Sequence[int], book_id: str, *, out_of_time: Callable[[], bool]
 ) -> Stats:
     """Fills `context` with `ids`, from disk as far as they are there, and puts there what was read. Raises
@@ -93,17 +93,17 @@ def read(
     return done.stats
 
 
-def add_options(parser: argparse.ArgumentParser, contexts: Sequence[int]) -> None:
+def add_text_options(parser: argparse.ArgumentParser, contexts: Sequence[int]) -> None:
     """Which text, and how much of it."""
     parser.add_argument("--book", type=Path, default=BOOK)
     parser.add_argument(
         "--contexts",
-        type=numbers(int),
+        type=parsed_numbers(int),
         default=list(contexts),
         help="tokens of the prompt, separated by commas",
     )
 
 
-def numbers(kind: type) -> Callable[[str], list]:
+def parsed_numbers(kind: type) -> Callable[[str], list]:
     """Reads "1,2,3"."""
     return lambda text: [kind(part) for part in text.split(",")]

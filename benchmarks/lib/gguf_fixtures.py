@@ -21,7 +21,7 @@ from core.model.gguf.folder import opened
 from core.model.gguf.reader import BITS, GgufFile, read_header
 from core.model.gguf.weights import GgufWeights, rows_of_halves
 from core.model.gguf.writer import Metadata, Tensor, write
-from core.model.lora import load, merged
+from core.model.lora import load_factors, merged_weight
 from core.model.shapes import Sizes
 
 # llama.cpp's include/llama.h, enum llama_ftype
@@ -51,11 +51,11 @@ def sixteen_bits(source: Path, target: Path, adapter: Path | None = None) -> Pat
     factors in the file `adapter` change is added before.
     """
     file = read_header(source)
-    weights, factors = GgufWeights(file), load(adapter) if adapter else {}
+    weights, factors = GgufWeights(file), load_factors(adapter) if adapter else {}
 
     def value(name: str) -> torch.Tensor:
         found, stem = weights.tensor(name), name.removesuffix(".weight")
-        return merged(found.half(), *factors[stem]) if stem in factors else found
+        return merged_weight(found.half(), *factors[stem]) if stem in factors else found
 
     names = {gguf_name(name): name for name in weight_names(file.metadata["llama.block_count"])}
     names = {own: names[own] for own in file.tensors}
@@ -86,7 +86,7 @@ def expanded(source: Path, shape: Sizes, target: Path, *, positions: int) -> Pat
     )
 
 
-def decoded(source: Path) -> Path:
+def decoded_gguf(source: Path) -> Path:
     """The GGUF `source` with every weight as the 32-bit number that its code stands for, beside it; made
     once. Which program reads it has no codes to round anything for.
     """

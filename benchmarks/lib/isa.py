@@ -59,6 +59,6 @@ def cap() -> str | None:
     return next((name for name, limits in LIMITS.items() if limits.items() <= os.environ.items()), None)
 
 
-def described() -> dict[str, Any]:
+def isa_facts() -> dict[str, Any]:
     """What the CPU has of what matters here, and the cap, in plain values."""
     return {"has": sorted(all_cpu_flags() & CPU_FLAGS_OF_INTEREST), "cap": cap()}

@@ -13,7 +13,7 @@ import torch
 from core.assembly.engines import build_engine
 from core.assembly.models import new_backend
 from core.backend.base import Backend, Linear
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.config import Settings
 from core.engine import Engine
 from core.planning.plan import Plan
@@ -41,7 +41,7 @@ class Parts:
         """See Backend."""
         return _TimedLinear(self._backend.linear(weight, bias), self)
 
-    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+    def coded(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None) -> Linear:
         """See Backend."""
         return _TimedLinear(self._backend.coded(parts, bias), self)
 

@@ -18,7 +18,7 @@ from core.assembly.composition import Composer
 from core.cache.base import KVCache
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder
-from core.decoding.drafters import Drafter, Model, VerifiedDrafter
+from core.decoding.drafters import Drafter, DraftingModel, VerifiedDrafter
 from core.hardware.measured import Measurements
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
@@ -26,7 +26,7 @@ from core.planning.plan import Plan
 LEVELS = ("draft", "middle", "full")
 
 
-class Recorder:
+class PassRecorder:
     """Rows and seconds of every pass by its level. `trained_draft`: level 0 of the next answer has the draft
     model.
     """
@@ -52,17 +52,17 @@ class Recorder:
         }
 
 
-class Timed:
+class TimedModel:
     """A model, or recorded passes of one, that tells `recorder` of each pass."""
 
-    def __init__(self, model: Model, recorder: Recorder, level: str) -> None:
+    def __init__(self, model: DraftingModel, recorder: PassRecorder, level: str) -> None:
         self._model, self._recorder, self._level = model, recorder, level
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
-        """See Model. Returns when the device is done with it."""
+        """See DraftingModel. Returns when the device is done with it."""
         started = time.perf_counter()
         with self._recorder.within(self._level):
             logits = self._model.forward(ids, cache)
@@ -71,23 +71,23 @@ class Timed:
         return logits
 
 
-class Measured(Composer):
+class MeasuredComposer(Composer):
     """The product's compositions, whose passes `recorder` times. The trained draft is there in the answers
     that the recorder says.
     """
 
     def __init__(
-        self, recorder: Recorder, plain: Plan, plan: Plan, model: LlamaModel, draft: LlamaModel | None
+        self, recorder: PassRecorder, plain: Plan, plan: Plan, model: LlamaModel, draft: LlamaModel | None
     ) -> None:
         """`plain`: the plan without a draft model; `plan`: the one with it, where there is one."""
         super().__init__(plan, model, draft)
         self._recorder, self._plain, self._drafted_plan = recorder, plain, plan
-        self._timed_draft = draft and Timed(draft, recorder, "draft")
+        self._timed_draft = draft and TimedModel(draft, recorder, "draft")
 
     def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
         """See Composer. What is recorded are passes without a stopwatch."""
         notes = super().prepare(measured)
-        self._draft_passes = self._draft_passes and Timed(self._draft_passes, self._recorder, "draft")
+        self._draft_passes = self._draft_passes and TimedModel(self._draft_passes, self._recorder, "draft")
         return notes
 
     def compose(self, params: Params, context: Context, answer_start: int) -> Decoder:
@@ -99,8 +99,8 @@ class Measured(Composer):
         )
         self._middle_store = None  # the plans differ in its size
         decoder = super().compose(params, context, answer_start)
-        decoder.model = Timed(decoder.model, self._recorder, "full")
+        decoder.model = TimedModel(decoder.model, self._recorder, "full")
         return decoder
 
-    def _middle(self, below: Drafter, model: Model, *rest: Any) -> VerifiedDrafter:
-        return super()._middle(below, Timed(model, self._recorder, "middle"), *rest)
+    def _middle(self, below: Drafter, model: DraftingModel, *rest: Any) -> VerifiedDrafter:
+        return super()._middle(below, TimedModel(model, self._recorder, "middle"), *rest)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Timed(Generic[T]):
+class GuardedRun(Generic[T]):
     """What a run gave, and the time that the fixed work took around it over the least one: 1 where nothing
     disturbed it.
     """
@@ -47,7 +47,7 @@ def calmest(
     work: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.perf_counter,
     tries: int = TRIES,
-) -> list[Timed[T]]:
+) -> list[GuardedRun[T]]:
     """Does all runs in their order, then again those around which `work` took DISTURBED times its least time
     or more; the calmest of each.
 
@@ -65,7 +65,7 @@ def calmest(
         if not disturbed:
             break
     least = min(pace for pace, _ in found)
-    return [Timed(result, pace / least) for pace, result in found]
+    return [GuardedRun(result, pace / least) for pace, result in found]
 
 
 def _run(run: Callable[[], T], work: Callable[[], None], clock: Callable[[], float]) -> tuple[float, T]:

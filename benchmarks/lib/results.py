@@ -48,12 +48,12 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def machine() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """This machine and the versions that matter, in plain values."""
     physical, logical = cores()
     return {
         "cpu": cpu_name(),
-        "isa": isa.described(),
+        "isa": isa.isa_facts(),
         "physical_cores": physical,
         "logical_cores": logical,
         "ram_gib": round(psutil.virtual_memory().total / 2**30),
@@ -80,19 +80,21 @@ def _commit() -> str:
     return said.stdout.strip()
 
 
-def save(
+def save_result(
     benchmark: str, tables: Sequence[Table], details: dict[str, Any] | None = None, *, folder: Path = RESULTS
 ) -> Path:
     """Write `<benchmark>.json` into `folder`, over an older one, and return its path."""
-    result = Result(benchmark, tuple(tables), machine(), date.today().isoformat(), _commit(), details or {})
+    result = Result(
+        benchmark, tuple(tables), machine_facts(), date.today().isoformat(), _commit(), details or {}
+    )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{benchmark}.json"
     path.write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
 
-def load(path: Path) -> Result:
-    """The result that `save` wrote."""
+def load_result(path: Path) -> Result:
+    """The result that `save_result` wrote."""
     values = json.loads(path.read_text(encoding="utf-8"))
     tables = tuple(
         Table(t["title"], tuple(t["columns"]), tuple(tuple(row) for row in t["rows"]), tuple(t["notes"]))

@@ -91,7 +91,7 @@ class Cases:
         return self.left(list(every))
 
 
-def add_options(parser: argparse.ArgumentParser, name: str, *, minutes: float = 60.0) -> None:
+def add_resume_options(parser: argparse.ArgumentParser, name: str, *, minutes: float = 60.0) -> None:
     """The options that every resumable benchmark has; `name` is that of its results."""
     parser.add_argument(
         "--minutes",

@@ -29,7 +29,7 @@ bound_spinning()
 import torch
 
 from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from benchmarks.quality.selection_policies import POLICIES, ByColumnSums
 from core.assembly.engines import build_engine
 from core.cache.base import TargetKVCache
@@ -39,7 +39,7 @@ from core.conversation.reading import ReadingStyle
 from core.decoding import forced
 from core.decoding.decoder import Decoder
 from core.decoding.drafters import EmptyDrafter, next_logits
-from core.decoding.forced import Expected, Lane, Watch
+from core.decoding.forced import ExpectedTokens, RetrievalLane, SourceStandIn
 from core.decoding.randomness import SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
@@ -50,7 +50,7 @@ from core.model.llama import LlamaModel
 from core.model.store import catalogue
 from core.model.store.embedded import ensure_embedded
 from core.paths import data_dir
-from core.planning.planner import plan as make_plan
+from core.planning.planner import make_plan
 from core.text.tokenizer import Tokenizer
 
 GAMMA = 8
@@ -75,7 +75,7 @@ TEXTS = ("book", "answer")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Setup:
+class RetrievalSetup:
     """One retrieval cache."""
 
     policy: str
@@ -92,12 +92,12 @@ class Row:
     context: int
     text: str
     temperature: float
-    setup: Setup
-    expected: Expected
+    setup: RetrievalSetup
+    expected: ExpectedTokens
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ForcedText:
     """A forced text: how surprising it is to the target, and whether it goes round in circles."""
 
     book: str
@@ -116,7 +116,7 @@ def main() -> int:
     tokenizer = Tokenizer.load(folder)
     books = {book.stem: _text_ids(book, tokenizer) for book in options.books}
     rows: list[Row] = []
-    texts: list[Text] = []
+    texts: list[ForcedText] = []
     left = []
     engine = _engine(folder, max(options.contexts) + 512)
     for number, (name, ids) in enumerate(books.items()):
@@ -137,32 +137,34 @@ def main() -> int:
         "left": left,
     }
     if options.save:
-        save(options.save, tables(rows, texts), details)
+        save_result(options.save, acceptance_tables(rows, texts), details)
     print(json.dumps(details["left"]))
     return 0
 
 
-def setups(context: int) -> list[Setup]:
+def setups(context: int) -> list[RetrievalSetup]:
     """A star through the default: one thing varies at a time, at every budget below half of the context,
     refreshes at two of them.
     """
     budgets = [budget for budget in BUDGETS if budget <= context // 2]
-    made = {Setup(policy, budget, CHUNK, DEFAULT_REFRESH) for policy in POLICIES for budget in budgets}
+    made = {
+        RetrievalSetup(policy, budget, CHUNK, DEFAULT_REFRESH) for policy in POLICIES for budget in budgets
+    }
     made |= {
-        Setup("mass", budget, chunk, DEFAULT_REFRESH)
+        RetrievalSetup("mass", budget, chunk, DEFAULT_REFRESH)
         for chunk in CHUNKS
         for budget in budgets
         if budget >= 4 * chunk
     }
     twice = [budget for budget in (256, 1024) if budget in budgets]
-    made |= {Setup("mass", budget, CHUNK, refresh) for budget in twice for refresh in REFRESHES}
-    made |= {Setup("mean_key", budget, CHUNK, "never") for budget in twice}  # the paper's
+    made |= {RetrievalSetup("mass", budget, CHUNK, refresh) for budget in twice for refresh in REFRESHES}
+    made |= {RetrievalSetup("mean_key", budget, CHUNK, "never") for budget in twice}  # the paper's
     return sorted(made)
 
 
 def _case(
     engine: Engine, tokenizer: Tokenizer, name: str, ids: list[int], context: int, tokens: int
-) -> list[tuple[Text, list[Row]]]:
+) -> list[tuple[ForcedText, list[Row]]]:
     """One prompt, read once, and the two texts behind it."""
     style = ReadingStyle.from_record(catalogue.find(engine.model_name).reading)
     frame = tokenizer.frame(style.system)
@@ -230,7 +232,7 @@ def _forced(
     ids: list[int],
     start: int,
     samplings: Sequence[Sampling],
-) -> tuple[Text, list[Row]]:
+) -> tuple[ForcedText, list[Row]]:
     """All setups side by side along one text."""
     made = setups(context)
     lanes = [_lane(engine, cache, columns, setup) for setup in made]
@@ -238,17 +240,21 @@ def _forced(
     logits = next_logits(engine.model, cache, ids[:start], ids[start:-1])
     chosen = torch.log_softmax(logits, -1).gather(-1, torch.tensor(ids[start:]).unsqueeze(-1))
     cache.rollback(start - 1)
-    sums = forced.run(engine.model, cache, ids, start, lanes, samplings, gamma=GAMMA)
+    sums = forced.force(engine.model, cache, ids, start, lanes, samplings, gamma=GAMMA)
     rows = [
         Row(name, context, kind, sampling.temperature, setup, expected)
         for setup, of_lane in zip(made, sums, strict=True)
         for sampling, expected in zip(samplings, of_lane, strict=True)
     ]
     answer = ids[start:]
-    return Text(name, context, kind, len(answer), math.exp(-chosen.mean().item()), distinct(answer)), rows
+    return ForcedText(
+        name, context, kind, len(answer), math.exp(-chosen.mean().item()), distinct(answer)
+    ), rows
 
 
-def _lane(engine: Engine, source: TargetKVCache, columns: ByColumnSums, setup: Setup) -> Lane:
+def _lane(
+    engine: Engine, source: TargetKVCache, columns: ByColumnSums, setup: RetrievalSetup
+) -> RetrievalLane:
     policy = POLICIES[setup.policy]
     cache = RetrievalKVCache(
         source,
@@ -258,14 +264,14 @@ def _lane(engine: Engine, source: TargetKVCache, columns: ByColumnSums, setup: S
         policy=partial(policy, begun=columns) if policy is ByColumnSums else policy,
     )
     every, floor = REFRESHES[setup.refresh]
-    watch = Watch()
-    return Lane(cache, RetrievalRefresh(watch, cache, every=every, floor=floor), watch)
+    watch = SourceStandIn()
+    return RetrievalLane(cache, RetrievalRefresh(watch, cache, every=every, floor=floor), watch)
 
 
 # ---- what came out -----------------------------------------------------------------------------------------
 
 
-def tables(rows: Sequence[Row], texts: Sequence[Text]) -> list[Table]:
+def acceptance_tables(rows: Sequence[Row], texts: Sequence[ForcedText]) -> list[Table]:
     """One table for each thing that varied, and the texts it was measured along."""
     contexts = sorted({row.context for row in rows})
     columns = tuple(
@@ -336,7 +342,7 @@ _NOTES = (
 
 
 def rate(
-    rows: Sequence[Row], setup: Setup, context: int, temperature: float, text: str | None = None
+    rows: Sequence[Row], setup: RetrievalSetup, context: int, temperature: float, text: str | None = None
 ) -> float | None:
     """Acceptance over all texts of the kind; None where it was not computed."""
     found = [
@@ -345,7 +351,7 @@ def rate(
         if (row.setup, row.context, row.temperature) == (setup, context, temperature)
         and text in (None, row.text)
     ]
-    return sum(found, Expected()).rate if found else None
+    return sum(found, ExpectedTokens()).rate if found else None
 
 
 def _flat(row: Row) -> dict[str, object]:

@@ -24,7 +24,7 @@ from html import escape
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from benchmarks.lib.wer import word_error
 from core.documents import Document, read_document, read_safely
 from tests.support.document_expectations import FOLDERS, expectations, wrong
@@ -45,7 +45,7 @@ Chapters = list[tuple[str, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenedFile:
     """What opening one file took. `seconds` and `child_cpu_s` through the child process, as the app does it;
     `cpu_s` in this process.
     """
@@ -59,14 +59,14 @@ class Opening:
     cpu_s: float
 
 
-def opening(name: str, path: Path) -> Opening:
+def opening(name: str, path: Path) -> OpenedFile:
     """Open the file both ways."""
     started, before = time.perf_counter(), _children_s()
     document = read_safely(path)
     seconds, child_cpu_s = time.perf_counter() - started, _children_s() - before
     cpu = time.process_time()
     read_document(path)
-    return Opening(
+    return OpenedFile(
         name,
         len(document.page_starts),
         document.words,
@@ -103,7 +103,7 @@ def printed(book: Document, chapters: Chapters, style: Style, path: Path) -> int
     return pages
 
 
-def repeated(chapters: Chapters, words: int) -> Chapters:
+def repeated_chapters(chapters: Chapters, words: int) -> Chapters:
     """The chapters again and again, numbered, until there are so many words."""
     result: Chapters = []
     while sum(len(part.split()) for _title, parts in result for part in parts) < words:
@@ -154,7 +154,7 @@ def error_after_print(chapters: Chapters, path: Path) -> tuple[float, int]:
     return errors / words, len(document.chapters)
 
 
-def measure(data: Path, folder: Path) -> tuple[list[Table], dict]:
+def measure_all(data: Path, folder: Path) -> tuple[list[Table], dict]:
     """All tables and the raw figures."""
     novel = read_document(data / "books" / "the-war-of-the-worlds.epub")
     chapters = chapters_of(novel)
@@ -176,7 +176,7 @@ def measure(data: Path, folder: Path) -> tuple[list[Table], dict]:
         )
     long_book = read_document(data / "books" / "moby-dick.epub")
     printed(long_book, chapters_of(long_book), LONG, folder / "long.pdf")
-    thick = repeated(chapters_of(long_book), THICK_WORDS)
+    thick = repeated_chapters(chapters_of(long_book), THICK_WORDS)
     bound("A thick book", thick, folder / "thick.epub")
     printed(long_book, thick[: len(thick) * 2 // 5], LONG, folder / "thick.pdf")
     files = {
@@ -223,7 +223,7 @@ def _busy() -> str:
     return f", with {os.getloadavg()[0]:.0f} programs running on {os.cpu_count()} cores"
 
 
-def check(data: Path, names: list[str]) -> dict:
+def check_documents(data: Path, names: list[str]) -> dict:
     """Open the files of every folder, or those with one of `names` in their name; print what is wrong."""
     files, failed = 0, {}
     for folder in (data / name for name in FOLDERS):
@@ -251,13 +251,13 @@ def main() -> None:
     parser.add_argument("--save", metavar="NAME", help="measure, and write benchmarks/results/NAME.json")
     arguments = parser.parse_args()
     if not (arguments.measure or arguments.save):
-        result = check(arguments.data, arguments.only)
+        result = check_documents(arguments.data, arguments.only)
         print(json.dumps(result))
         sys.exit(1 if result["wrong"] else 0)
     with tempfile.TemporaryDirectory() as folder:
-        tables, details = measure(arguments.data, Path(folder))
+        tables, details = measure_all(arguments.data, Path(folder))
     if arguments.save:
-        save(arguments.save, tables, details)
+        save_result(arguments.save, tables, details)
     print(json.dumps(details))
 
 

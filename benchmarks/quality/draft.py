@@ -25,7 +25,7 @@ bound_spinning()
 
 from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
 from benchmarks.lib.noise_guard import calmest
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.ask import Params
 from core.assembly.composition import Composer
 from core.assembly.engines import build_engine
@@ -45,8 +45,8 @@ from core.hardware.probe import probe
 from core.model.store import catalogue
 from core.model.store.embedded import ensure_embedded
 from core.paths import data_dir
-from core.planning.planner import plan as make_plan
-from core.text.prompt import build as build_prompt
+from core.planning.planner import make_plan
+from core.text.prompt import build_prompt
 from core.text.tokenizer import Tokenizer
 
 LEVELS = ("n-gram", "draft", "both")
@@ -150,7 +150,7 @@ def main() -> int:
     }
     tables = [table for table in (_acceptance_table(counts), _times_table(times)) if table.rows]
     if options.save:
-        save(options.save, tables, details)
+        save_result(options.save, tables, details)
     print(json.dumps(details))
     return 0
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.documents.document import Document, Section
-from core.evidence.passages import sentences
-from core.evidence.support import Evidence, Mark
+from core.evidence.passages import sentence_spans
+from core.evidence.support import Evidence, SentenceMark
 from core.text.ranking import Ranking, terms
 
 _LEAST_WORDS = 5  # of an answer that is a statement rather than a name
@@ -30,7 +30,7 @@ _VERB = re.compile(r"\b(was|is|were|had|did|would|could|will)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class EvidenceStory:
     """A text, its evidence and its characters' names."""
 
     text: str
@@ -38,7 +38,7 @@ class Story:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str) -> Story:
+    def of(cls, text: str) -> EvidenceStory:
         """A story of one chapter."""
         evidence = Evidence(Document("", "", "txt", text, (Section("", 0, len(text)),)))
         small = set(re.findall(r"\b[a-z]+\b", text))
@@ -61,11 +61,13 @@ def found(stories: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {"questions": asked, "passage_at_1": first / asked, "passage_at_3": three / asked}
 
 
-def marked(pairs: Iterator[tuple[Story, Story, str]], draw: random.Random) -> dict[str, Counter[str]]:
+def mark_states(
+    pairs: Iterator[tuple[EvidenceStory, EvidenceStory, str]], draw: random.Random
+) -> dict[str, Counter[str]]:
     """States of marks on sentences of a story: as they are, with names swapped, denied, and held against
     another story whose names they are given.
     """
-    changes: dict[str, Callable[[Story, Story, str], tuple[Story, str]]] = {
+    changes: dict[str, Callable[[EvidenceStory, EvidenceStory, str], tuple[EvidenceStory, str]]] = {
         "true": lambda own, other, said: (own, said),
         "another name of the story put in": lambda own, other, said: (own, _renamed(said, own, own, draw)),
         "denied": lambda own, other, said: (own, _VERB.sub(r"\1 not", said, count=1)),
@@ -80,7 +82,7 @@ def marked(pairs: Iterator[tuple[Story, Story, str]], draw: random.Random) -> di
     return states
 
 
-def _renamed(said: str, source: Story, target: Story, draw: random.Random) -> str:
+def _renamed(said: str, source: EvidenceStory, target: EvidenceStory, draw: random.Random) -> str:
     """Every name of `source` replaced by some other name of `target`."""
 
     def other(match: re.Match[str]) -> str:
@@ -90,9 +92,11 @@ def _renamed(said: str, source: Story, target: Story, draw: random.Random) -> st
     return re.sub(r"\b[A-Z][a-z]{2,}\b", other, said)
 
 
-def answers(stories: Sequence[dict[str, Any]]) -> Iterator[tuple[Story, Story, str]]:
+def statement_answers(
+    stories: Sequence[dict[str, Any]],
+) -> Iterator[tuple[EvidenceStory, EvidenceStory, str]]:
     """Answers that are statements, with their story and another."""
-    made = [Story.of("\n\n".join(story["sections"])) for story in stories]
+    made = [EvidenceStory.of("\n\n".join(story["sections"])) for story in stories]
     for number, story in enumerate(stories):
         for question in story["questions"]:
             said = question["answers"][0].strip()
@@ -100,12 +104,12 @@ def answers(stories: Sequence[dict[str, Any]]) -> Iterator[tuple[Story, Story, s
                 yield made[number], made[(number + 3) % len(made)], said[0].upper() + said[1:]
 
 
-def summaries(stories: Sequence[dict[str, Any]]) -> Iterator[tuple[Story, Story, str]]:
+def summaries(stories: Sequence[dict[str, Any]]) -> Iterator[tuple[EvidenceStory, EvidenceStory, str]]:
     """Sentences of people's plot summaries, with their story and another."""
-    made = [Story.of(story["text"]) for story in stories]
+    made = [EvidenceStory.of(story["text"]) for story in stories]
     for number, story in enumerate(stories):
         for summary in story["questions"][0]["summaries"]:
-            for start, end in sentences(summary, 0, len(summary)):
+            for start, end in sentence_spans(summary, 0, len(summary)):
                 yield made[number], made[(number + 1) % len(made)], summary[start:end]
 
 
@@ -113,7 +117,7 @@ def right_places(stories: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Of the marks on answers, how many lie in a section that holds the answer."""
     right = placed = 0
     for story in stories:
-        whole = Story.of("\n\n".join(story["sections"]))
+        whole = EvidenceStory.of("\n\n".join(story["sections"]))
         starts, at = [], 0
         for section in story["sections"]:
             starts.append((at, at + len(section) + 2))
@@ -127,11 +131,11 @@ def right_places(stories: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {"marks": placed, "right": right / placed}
 
 
-def _inside(mark: Mark, places: Sequence[tuple[int, int]]) -> bool:
+def _inside(mark: SentenceMark, places: Sequence[tuple[int, int]]) -> bool:
     return mark.place is not None and any(low <= mark.place[0] < high for low, high in places)
 
 
-def table(title: str, states: dict[str, Counter[str]]) -> Table:
+def evidence_table(title: str, states: dict[str, Counter[str]]) -> Table:
     """One row a kind of sentence: how many, and the share of each state."""
     rows = [
         (name, counts.total(), *(f"{counts[state] / max(1, counts.total()):.0%}" for state in _STATES))
@@ -160,16 +164,19 @@ def main() -> None:
             ("questions", "right one first", "among three"),
             ((by_words["questions"], f"{by_words['passage_at_1']:.2f}", f"{by_words['passage_at_3']:.2f}"),),
         ),
-        table(
-            "Marks on answers of five words and more (FairytaleQA)", marked(answers(tales), random.Random(0))
+        evidence_table(
+            "Marks on answers of five words and more (FairytaleQA)",
+            mark_states(statement_answers(tales), random.Random(0)),
         ),
-        table("Marks on sentences of plot summaries (SQuALITY)", marked(summaries(plots), random.Random(0))),
+        evidence_table(
+            "Marks on sentences of plot summaries (SQuALITY)", mark_states(summaries(plots), random.Random(0))
+        ),
     ]
     for one in tables:
         print(f"\n{one.title}\n" + "\n".join("  ".join(map(str, row)) for row in (one.columns, *one.rows)))
     figures = {**by_words, **{f"places_{name}": value for name, value in places.items()}}
     if given.save:
-        save(given.save, tables, details=figures)
+        save_result(given.save, tables, details=figures)
     print(json.dumps(figures))
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.lib.embedded import BOOK, book_ids
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.cache.full import FullKVCache
@@ -114,7 +114,7 @@ def laws(model: LlamaModel, cache: FullKVCache, ids: Sequence[int]) -> Iterator[
         yield torch.log_softmax(model.forward(list(ids[start : start + JUDGED_AT_ONCE]), cache), -1)
 
 
-def compare(model: LlamaModel, windows: Sequence[Sequence[int]], bias: float) -> dict[str, Apart]:
+def compare_formats(model: LlamaModel, windows: Sequence[Sequence[int]], bias: float) -> dict[str, Apart]:
     """Every format against fp32 rows, read side by side."""
     found = {one.name: Apart([]) for one in (EXACT, *FORMATS)}
     for ids in windows:
@@ -193,14 +193,14 @@ def main() -> int:
     for table in tables:
         print(table.title, *table.rows, sep="\n", flush=True)
     if options.save:
-        save(options.save, tables, {"windows": len(windows), "tokens": options.tokens})
+        save_result(options.save, tables, {"windows": len(windows), "tokens": options.tokens})
     return 0
 
 
 def _laws_table(model: LlamaModel, windows: Sequence[Sequence[int]]) -> Table:
     rows = []
     for bias in (0.0, *BIASES):
-        for name, apart in compare(model, windows if not bias else windows[:1], bias).items():
+        for name, apart in compare_formats(model, windows if not bias else windows[:1], bias).items():
             rows.append((name, bias, *apart.figures().values()))
             print(rows[-1], flush=True)
     return Table("Rows of the KV cache: laws", COLUMNS, tuple(rows), NOTES)

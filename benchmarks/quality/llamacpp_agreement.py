@@ -22,7 +22,7 @@ from benchmarks.quality.kv_quantization import Apart, add, laws
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.products import native_products
-from core.backend.shared.quantized import SPAN, Planes
+from core.backend.shared.quantized import SPAN, QuantizedMatrix
 from core.cache.full import FullKVCache
 from core.hardware.cpu import cpu_flags
 from core.model.gguf.folder import opened
@@ -49,7 +49,7 @@ NOTES = (
 class RoundedInputs:
     """x @ weights.T, the activations rounded first as llama.cpp rounds them for this format."""
 
-    def __init__(self, parts: Sequence[Planes], bias: torch.Tensor | None) -> None:
+    def __init__(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None) -> None:
         self._parts, self._bias = [(part.decoded(), _rounding(part)) for part in parts], bias
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ class RoundedInputs:
 class RoundingBackend(CpuBackend):
     """Products with codes as llama.cpp computes them."""
 
-    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> RoundedInputs:
+    def coded(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None) -> RoundedInputs:
         """See Backend."""
         return RoundedInputs(parts, bias)
 
@@ -83,14 +83,14 @@ def by_256(x: torch.Tensor) -> torch.Tensor:
     return (codes * torch.where(inverse == 0, 0.0, 1 / inverse)).flatten(-2)
 
 
-def _rounding(part: Planes) -> Any:
+def _rounding(part: QuantizedMatrix) -> Any:
     return by_256 if part.scale_steps is not None else by_32
 
 
 # ---- what is measured --------------------------------------------------------------------------------------
 
 
-def compare(file: Path, book: Path) -> dict[str, Any]:
+def compare_page(file: Path, book: Path) -> dict[str, Any]:
     """A page's laws by both programs: (against, of) and what lies between. A file without codes is compared
     as it is.
     """
@@ -103,7 +103,7 @@ def compare(file: Path, book: Path) -> dict[str, Any]:
     pairs = [("llama.cpp", name) for name in COMPUTED]
     most = _most(file)
     if most != files.SIXTEEN:
-        found[DECODED] = of_llama_cpp(files.decoded(file), ids)
+        found[DECODED] = of_llama_cpp(files.decoded_gguf(file), ids)
         found[ROUNDING] = _ours(file, ids, RoundingBackend(torch.float32))
         pairs += [(DECODED, "ours, fp32"), ("llama.cpp", DECODED), ("llama.cpp", ROUNDING)]
     apart = [[*pair, _apart(*(found[name] for name in pair), ids)] for pair in pairs]
@@ -139,7 +139,7 @@ def of_llama_cpp(file: Path, ids: Sequence[int]) -> torch.Tensor:
     return found
 
 
-def table(done: dict[str, Any]) -> Table:
+def agreement_table(done: dict[str, Any]) -> Table:
     """Of the cases that are done."""
     return Table("Beside llama.cpp, the same file", COLUMNS, tuple(_rows(done)), NOTES)
 

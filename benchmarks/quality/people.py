@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.evidence.names import names
 from core.text.questions import asked_of_whole
 
@@ -23,7 +23,7 @@ ASKED = ("squad2", "fairytaleqa-train", "fairytaleqa-val", "qamr", "storyspark-t
 Span = tuple[int, int]
 
 
-def marked(annotations: Path) -> tuple[list[Span], list[Span]]:
+def marked_mentions(annotations: Path) -> tuple[list[Span], list[Span]]:
     """The mentions of persons by a proper name, and all mentions of persons but pronouns, of a brat file."""
     proper, persons = [], []
     for line in annotations.read_text("utf-8").splitlines():
@@ -46,7 +46,7 @@ def judged(files: Sequence[Path]) -> dict[str, int]:
     """Counts over the novels."""
     counts = {"novels": 0, "names": 0, "names_found": 0, "found": 0, "found_names": 0, "found_persons": 0}
     for path in files:
-        proper, persons = marked(path)
+        proper, persons = marked_mentions(path)
         found = [(one.start, one.end) for one in names(path.with_suffix(".txt").read_text("utf-8"))]
         counts["novels"] += 1
         counts["names"] += len(proper)
@@ -63,7 +63,7 @@ def questions(path: Path) -> Iterator[str]:
         yield from (one["question"] for one in json.loads(line)["questions"])
 
 
-def table(results: dict[str, dict[str, int]]) -> Table:
+def people_table(results: dict[str, dict[str, int]]) -> Table:
     """One row a half of the novels."""
     rows = [
         (
@@ -109,13 +109,13 @@ def main() -> None:
     for name in ASKED:
         asked = list(questions(given.data / "reading" / f"{name}.jsonl"))
         taken[name] = (len(asked), [one for one in asked if asked_of_whole(one)])
-    tables = (table(results), asked_table(taken))
+    tables = (people_table(results), asked_table(taken))
     for shown in tables:
         for row in (shown.columns, *shown.rows):
             print("  ".join(map(str, row)))
     details = {"people": results, "taken": {name: found for name, (_count, found) in taken.items()}}
     if given.save:
-        save(given.save, tables, details=details)
+        save_result(given.save, tables, details=details)
     print(json.dumps(details))
 
 

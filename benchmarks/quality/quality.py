@@ -28,17 +28,17 @@ from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.ask import Params
 from core.config import load_settings
-from core.conversation.answering import answer
+from core.conversation.answering import generate_answer
 from core.conversation.reading import ReadingStyle
 from core.documents import Document, read_document
 from core.hardware.probe import probe
-from core.planning.offers import choose
+from core.planning.offers import choose_model
 from core.text.circling import distinct_share
 from core.text.grounding import grounding
-from core.text.prompt import build
+from core.text.prompt import build_prompt
 
 # tokens of the passage for questions; the last one fills the context of 8,192
 LENGTHS = (1024, 2048, 4096, 7400)
@@ -66,7 +66,7 @@ SAMPLED = ("who does what", "three events", "events, who")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class QualityCase:
     """One thing to try."""
 
     kind: str  # "question" | "summary"
@@ -77,7 +77,7 @@ class Case:
     where: int  # which fact or which place in the book
 
 
-def cases(facts: dict[str, list[dict]]) -> Iterator[Case]:
+def cases(facts: dict[str, list[dict]]) -> Iterator[QualityCase]:
     """Book by book and length by length, so that a run cut short still compares lengths; the longest ones
     once per book.
     """
@@ -87,17 +87,17 @@ def cases(facts: dict[str, list[dict]]) -> Iterator[Case]:
             if place < len(asked):
                 for tokens in lengths:
                     for prompt in QUESTION_PROMPTS if tokens <= 1024 else ("quote",):
-                        yield Case("question", book, tokens, prompt, USUAL, place)
+                        yield QualityCase("question", book, tokens, prompt, USUAL, place)
             for tokens in SUMMARY_LENGTHS:
                 for prompt in SUMMARY_PROMPTS:
-                    yield Case("summary", book, tokens, prompt, USUAL, place)
+                    yield QualityCase("summary", book, tokens, prompt, USUAL, place)
             for tokens in LENGTHS[2:] if place == 1 else ():
-                yield Case("summary", book, tokens, "who does what", USUAL, place)
+                yield QualityCase("summary", book, tokens, "who does what", USUAL, place)
             for sampling, prompt in itertools.product(list(SAMPLINGS)[1:], SAMPLED):
-                yield Case("summary", book, SUMMARY_LENGTHS[1], prompt, sampling, place)
+                yield QualityCase("summary", book, SUMMARY_LENGTHS[1], prompt, sampling, place)
 
 
-class Bench:
+class QualityBench:
     """The engine, the books and the scores."""
 
     def __init__(self, data: Path, mode: str) -> None:
@@ -106,7 +106,7 @@ class Bench:
         from core.text.tokenizer import Tokenizer
 
         settings = load_settings(None, {"model": "SmolLM2-135M-Instruct"})
-        choice = choose(probe(measure=False), settings, is_downloaded=lambda entry: entry.embedded)
+        choice = choose_model(probe(measure=False), settings, is_downloaded=lambda entry: entry.embedded)
         folder = ensure_embedded()
         self.engine, self.tokenizer = build_engine(choice.plan, settings, folder), Tokenizer.load(folder)
         self.context = self.engine.new_context(self.engine.context_tokens)
@@ -115,7 +115,7 @@ class Bench:
         self.books = {book["file"]: read_document(data / book["file"]) for book in described}
         self.facts = {book["file"]: book["facts"] for book in described}
 
-    def run(self, case: Case) -> dict[str, Any]:
+    def run(self, case: QualityCase) -> dict[str, Any]:
         """The scores of one case."""
         document = self.books[case.book]
         passage = self._passage(document, case)
@@ -134,7 +134,7 @@ class Bench:
             mode=self.mode,
         )
         frame = self.tokenizer.frame(self.style.system)
-        ids = build(
+        ids = build_prompt(
             frame, self.tokenizer.encode(passage + "\n\n"), (), self.tokenizer.encode(asked), room=8000
         ).ids
         done = self._answer(ids, params)
@@ -157,7 +157,7 @@ class Bench:
         }
 
     def _answer(self, ids: list[int], params: Params):
-        events = answer(
+        events = generate_answer(
             self.engine, self.context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False
         )
         while True:
@@ -166,7 +166,7 @@ class Bench:
             except StopIteration as end:
                 return end.value
 
-    def _passage(self, document: Document, case: Case) -> str:
+    def _passage(self, document: Document, case: QualityCase) -> str:
         """So many tokens around the evidence of a fact, or around one, two or three quarters of the book."""
         chapters = document.chapters
         start, end = chapters[0].start, chapters[-1].end
@@ -247,7 +247,7 @@ def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def tables(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
+def quality_tables(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
     """What is shown: prompts and tries by length of the text, and questions."""
     means, tries = summarise(rows), best_of(rows)
 
@@ -326,14 +326,14 @@ def main() -> None:
     if given.reading:
         judge(given)
     elif given.data:
-        compare(given)
+        compare_all(given)
     else:
         parser.error("name a folder: --data or --reading")
 
 
 def judge(given: argparse.Namespace) -> None:
     """Questions and summaries by people, put to the program as it is shipped."""
-    from benchmarks.quality.reading.run import Program, figures, kept, reading_tables, run
+    from benchmarks.quality.reading.run import Program, kept_rows, reading_figures, reading_tables, run_cases
 
     parts = [name for name in PARTS if name in given.parts and (name != "books" or given.data)]
     cases = {name: _of_part(name, given) for name in parts}
@@ -346,11 +346,11 @@ def judge(given: argparse.Namespace) -> None:
         until = time.monotonic() + share * (end - time.monotonic())
         print(f"{name}: {len(cases[name])} cases, {(until - time.monotonic()) / 60:.0f} minutes", flush=True)
         made = given.rows / f"{name}.jsonl" if given.rows else None
-        rows[name] = list(run(getattr(program, f"of_{name}"), cases[name], until, made))
+        rows[name] = list(run_cases(getattr(program, f"of_{name}"), cases[name], until, made))
     if given.save:
-        details = kept(rows, program.name, given.split, given.seed)
-        save(given.save, reading_tables(details["figures"]), details)
-    line = figures(rows) | {"asked": {name: len(held) for name, held in cases.items()}}
+        details = kept_rows(rows, program.name, given.split, given.seed)
+        save_result(given.save, reading_tables(details["figures"]), details)
+    line = reading_figures(rows) | {"asked": {name: len(held) for name, held in cases.items()}}
     print(json.dumps(line) if given.json else "\n".join(f"{name}: {value}" for name, value in line.items()))
 
 
@@ -362,16 +362,16 @@ def _of_part(name: str, given: argparse.Namespace) -> list[Any]:
     if name == "books":
         return reading.book_questions(given.data, given.reading)
     if name == "summaries":
-        stories = reading.read(given.reading, "squality", given.split)
+        stories = reading.read_stories(given.reading, "squality", given.split)
         return reading.summarised(stories, given.stories or None)
-    tales = reading.read(given.reading, "fairytaleqa", given.split)
+    tales = reading.read_stories(given.reading, "fairytaleqa", given.split)
     draw = reading.with_passage if name == "gold" else reading.of_stories
     return draw(tales, count, given.seed)
 
 
-def compare(given: argparse.Namespace) -> None:
+def compare_all(given: argparse.Namespace) -> None:
     """Prompts, lengths and samplings."""
-    bench = Bench(given.data, given.mode)
+    bench = QualityBench(given.data, given.mode)
     end = time.monotonic() + 60 * (given.minutes or MINUTES)
     rows = []
     for case in cases(bench.facts):
@@ -382,7 +382,7 @@ def compare(given: argparse.Namespace) -> None:
     for line in (*summarise(rows), *best_of(rows)):
         print(json.dumps(line))
     if given.save:
-        save(given.save, tables(rows), details(bench.engine.model_name, rows))
+        save_result(given.save, quality_tables(rows), details(bench.engine.model_name, rows))
 
 
 def details(model: str, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from core.cache.base import TargetKVCache
-from core.cache.selection import ByMass, Policy, best, mean_key
+from core.cache.selection import ByMass, Policy, mean_key, top_chunks
 
 _ROWS = 32  # queries at a time whose attention over all keys is held for the column sums
 
@@ -81,7 +81,7 @@ class ByColumnSums:
 
     def choose(self, among: int, m: int) -> torch.Tensor:
         """See Policy. The sums go on."""
-        return best(torch.stack(self.columns)[..., :among], m)
+        return top_chunks(torch.stack(self.columns)[..., :among], m)
 
     def reset(self) -> None:
         """See Policy."""

@@ -21,13 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.results import Table, save
-from core.ask import Ask
+from benchmarks.lib.results import Table, save_result
+from core.ask import Request
 from core.backend.cpu.threads import bound_spinning
 from core.config import load_settings
 from core.documents.document import Document, Section
 from core.evidence.choosing import best_sentences
-from core.evidence.passages import sentences
+from core.evidence.passages import sentence_spans
 from core.text.circling import distinct_share
 
 PAGE_WORDS = 420  # as long as the references are on the average
@@ -35,31 +35,31 @@ _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 Summary = Callable[[dict[str, Any]], str]
 
 
-def rouge(summary: str, references: Sequence[str], n: int) -> float:
+def rouge_f1(summary: str, references: Sequence[str], n: int) -> float:
     """ROUGE-N: the F1 of n-grams, each as often as both texts have it, the mean over the references."""
     own = _grams(summary, n)
     return statistics.fmean(_f1(own, _grams(reference, n)) for reference in references)
 
 
-def unknown_names(summary: str, text: str) -> tuple[int, int]:
+def name_counts(summary: str, text: str) -> tuple[int, int]:
     """(names inside the summary's sentences that the text does not know, all such names)."""
     known = {word.lower() for word in re.findall(r"[^\W\d_]+", text)}
     names = _NAME.findall(summary)
     return sum(name.lower() not in known for name in names), len(names)
 
 
-def measured(stories: Sequence[dict[str, Any]], summary: Summary) -> dict[str, Any]:
+def summary_means(stories: Sequence[dict[str, Any]], summary: Summary) -> dict[str, Any]:
     """Means over the stories, and the texts, for a person to read."""
     rows, unknown, names = [], 0, 0
     for story in stories:
         told, references = summary(story), story["questions"][0]["summaries"]
-        strange, among = unknown_names(told, story["text"])
+        strange, among = name_counts(told, story["text"])
         unknown, names = unknown + strange, names + among
         rows.append(
             {
                 "story": story["story"],
-                "rouge1": rouge(told, references, 1),
-                "rouge2": rouge(told, references, 2),
+                "rouge1": rouge_f1(told, references, 1),
+                "rouge2": rouge_f1(told, references, 2),
                 "words": len(told.split()),
                 "distinct_4grams": distinct_share(told.split()),
                 "text": told,
@@ -82,7 +82,7 @@ def own_sentences(story: dict[str, Any]) -> str:
 def random_sentences(story: dict[str, Any]) -> str:
     """As many words of sentences drawn at random, in order."""
     text, draw = story["text"], random.Random(story["story"])
-    spans = sentences(text, 0, len(text))
+    spans = sentence_spans(text, 0, len(text))
     draw.shuffle(spans)
     kept, words = [], 0
     while spans and words < PAGE_WORDS:
@@ -99,7 +99,7 @@ def written(stories: Sequence[dict[str, Any]]) -> dict[str, float]:
         for number, one in enumerate(said):
             others = [*said[:number], *said[number + 1 :]]
             for n, found in scores.items():
-                found.append(rouge(one, others, n))
+                found.append(rouge_f1(one, others, n))
     return {"rouge1": statistics.fmean(scores[1]), "rouge2": statistics.fmean(scores[2])}
 
 
@@ -111,11 +111,11 @@ def told_by(model: str, way: str) -> Summary:
     from core.conversation.session import Session
     from core.hardware.probe import probe
     from core.model.store.fetch import is_downloaded, model_folder
-    from core.planning.offers import choose
+    from core.planning.offers import choose_model
     from core.text.tokenizer import Tokenizer
 
     settings = load_settings(None, {"model": model})
-    choice = choose(probe(measure=False), settings, is_downloaded=is_downloaded)
+    choice = choose_model(probe(measure=False), settings, is_downloaded=is_downloaded)
     folder = model_folder(choice.entry, lambda stage, share: None)
     engine = build_engine(choice.plan, settings, folder)
     style = replace(ReadingStyle.from_record(choice.entry.reading), summaries=way)
@@ -124,7 +124,7 @@ def told_by(model: str, way: str) -> Summary:
     def summary(story: dict[str, Any]) -> str:
         text, name = story["text"], str(story["story"])
         book = Document(name, "", "txt", text, (Section("", 0, len(text)),), sha256=name)
-        *_events, finished = session.ask(Ask(None, book, name, params={"mode": "autoregressive"}))
+        *_events, finished = session.ask(Request(None, book, name, params={"mode": "autoregressive"}))
         session.forget_book(name)
         print(f"{name}: {finished.notes}", flush=True)
         return finished.text
@@ -142,7 +142,7 @@ def _f1(own: Counter[tuple[str, ...]], other: Counter[tuple[str, ...]]) -> float
     return 2 * shared / (own.total() + other.total()) if shared else 0.0
 
 
-def table(results: dict[str, dict[str, Any]]) -> Table:
+def summaries_table(results: dict[str, dict[str, Any]]) -> Table:
     """One row a way of summarising."""
     rows = [
         (
@@ -177,17 +177,17 @@ def main() -> None:
     path = given.reading / f"squality-{given.split}.jsonl"
     stories = [json.loads(line) for line in path.open(encoding="utf-8")][: given.stories]
     results = {
-        "sentences drawn at random": measured(stories, random_sentences),
-        "the book's own sentences": measured(stories, own_sentences),
+        "sentences drawn at random": summary_means(stories, random_sentences),
+        "the book's own sentences": summary_means(stories, own_sentences),
         "another writer's": written(stories),
     }
     for way in given.ways if given.model else ():
-        results[f"{given.model}, {way}"] = measured(stories, told_by(given.model, way))
-    shown = table(results)
+        results[f"{given.model}, {way}"] = summary_means(stories, told_by(given.model, way))
+    shown = summaries_table(results)
     for row in (shown.columns, *shown.rows):
         print("  ".join(map(str, row)))
     if given.save:
-        save(given.save, (shown,), details=results)
+        save_result(given.save, (shown,), details=results)
     own = results["the book's own sentences"]
     print(json.dumps({name: own[name] for name in ("rouge1", "rouge2", "unknown_names")}))
 

@@ -33,18 +33,18 @@ import torch
 from benchmarks.lib import gguf_fixtures as files
 from benchmarks.lib import resumable
 from benchmarks.lib.embedded import BOOK, book_ids
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from benchmarks.quality import llamacpp_agreement
 from benchmarks.quality.kv_quantization import JUDGED_AT_ONCE, Apart, add, laws
 from benchmarks.quality.reading import cases as questions
-from benchmarks.quality.reading.run import Program, figures
+from benchmarks.quality.reading.run import Program, reading_figures
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding import forced
-from core.decoding.forced import Lane, Watch
+from core.decoding.forced import RetrievalLane, SourceStandIn
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.hardware.cpu import cpu_flags
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         left = state.measure_all(every)
     if options.save:
         details = {"cases": state.done, "left": left}
-        save(options.save, tables(state.done, formats), details, folder=options.folder)
+        save_result(options.save, format_tables(state.done, formats), details, folder=options.folder)
     print({"left": left})
     return 0
 
@@ -90,7 +90,7 @@ def _cases(formats: Sequence[str], options: argparse.Namespace) -> Iterator[tupl
             file = partial(file_of, kind, options.made, shape)
             yield (
                 llamacpp_agreement.CASE.format(kind=kind, shape=shape),
-                lambda file=file: llamacpp_agreement.compare(file(), options.book),
+                lambda file=file: llamacpp_agreement.compare_page(file(), options.book),
             )
     for kv, kind in product(KV, formats):
         if options.reading:
@@ -119,7 +119,7 @@ def file_of(kind: str, folder: Path, shape: str = "its own") -> Path:
     return made if kind == files.SIXTEEN else files.quantised_by_llama_cpp(made, kind)
 
 
-def loaded(file: Path, dtype: torch.dtype, positions: int) -> LlamaModel:
+def loaded_model(file: Path, dtype: torch.dtype, positions: int) -> LlamaModel:
     """The model in the file, on the compiled kernels where this CPU has them, those for drafts among them."""
     flags = cpu_flags()
     kernels = {"products": native_products(flags), "coarse": coarse_products(flags)}
@@ -137,7 +137,7 @@ def _cache(model: LlamaModel, tokens: int, kv: int) -> FullKVCache:
 def _laws(formats: Sequence[str], kv: int, options: argparse.Namespace) -> dict[str, Any]:
     """By format: its laws against those of 16-bit weights over 16-bit rows, on pages of the book."""
     models = {
-        kind: loaded(file_of(kind, options.made), torch.float32, options.tokens + 8) for kind in formats
+        kind: loaded_model(file_of(kind, options.made), torch.float32, options.tokens + 8) for kind in formats
     }
     exact = models[files.SIXTEEN]
     ids = book_ids(
@@ -166,13 +166,15 @@ def _acceptance(kind: str, kv: int, options: argparse.Namespace) -> dict[str, fl
     """Of the retrieval level by the full cache, along the book's own next words."""
     dtype = torch.bfloat16 if "avx512_bf16" in cpu_flags() else torch.float32
     start = options.context
-    model = loaded(file_of(kind, options.made), dtype, start + FORCED + 8)
+    model = loaded_model(file_of(kind, options.made), dtype, start + FORCED + 8)
     ids = book_ids(options.book, opened(file_of(kind, options.made)), least=start + FORCED)[: start + FORCED]
-    source, watch = _cache(model, start + FORCED + 8, kv), Watch()
+    source, watch = _cache(model, start + FORCED + 8, kv), SourceStandIn()
     cache = RetrievalKVCache(source, budget=BUDGET, chunk=CHUNK, tail_tokens=64)
-    lane = Lane(cache, RetrievalRefresh(watch, cache, every=REFRESH_EVERY, floor=REFRESH_BELOW), watch)
+    lane = RetrievalLane(
+        cache, RetrievalRefresh(watch, cache, every=REFRESH_EVERY, floor=REFRESH_BELOW), watch
+    )
     forced.select_first(model, source, ids[:start], [lane], chunk_tokens=512)
-    (sums,) = forced.run(model, source, ids, start, [lane], list(SAMPLINGS.values()), gamma=GAMMA)
+    (sums,) = forced.force(model, source, ids, start, [lane], list(SAMPLINGS.values()), gamma=GAMMA)
     return {name: one.rate for name, one in zip(SAMPLINGS, sums, strict=True)}
 
 
@@ -180,12 +182,12 @@ def _reading(kind: str, kv: int, options: argparse.Namespace) -> dict[str, float
     """The likeliest answers to questions put with the passage that holds the answer: answers that are drawn
     beside it would hide what a format does.
     """
-    tales = questions.read(options.reading, "fairytaleqa", "val")
+    tales = questions.read_stories(options.reading, "fairytaleqa", "val")
     asked = questions.with_passage(tales, options.questions, seed=0)
     program = Program(EMBEDDED, "autoregressive", folder=opened(file_of(kind, options.made)), kv=kv)
     program.style = replace(program.style, consensus=0)
     rows = [program.of_gold(one) for one in asked if one.kind == "own"]
-    found = figures({"gold": rows})
+    found = reading_figures({"gold": rows})
     return {"questions": len(rows), **{name: found[name] for name in ("f1_gold", "refused_own")}}
 
 
@@ -217,11 +219,11 @@ NOTES = (
 )
 
 
-def tables(done: dict[str, Any], formats: Sequence[str]) -> list[Table]:
+def format_tables(done: dict[str, Any], formats: Sequence[str]) -> list[Table]:
     """Of the cases that are done."""
     made = [
         Table("Formats of weights and KV cache", COLUMNS, tuple(_costs(done, formats)), _notes(done)),
-        llamacpp_agreement.table(done),
+        llamacpp_agreement.agreement_table(done),
     ]
     return [table for table in made if table.rows]
 
@@ -246,7 +248,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    resumable.add_options(parser, "formats", minutes=20)
+    resumable.add_resume_options(parser, "formats", minutes=20)
     parser.add_argument("--book", type=Path, default=BOOK)
     parser.add_argument("--windows", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=1024, help="of a window")

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.lib.results import Result, load
+from benchmarks.lib.results import Result, load_result
 from benchmarks.report import measured
-from benchmarks.report.plan_tables import row
+from benchmarks.report.plan_tables import plan_row
 
 FILES = ("peers-avx2", "peers-as-it-is")
 PEER = "llama.cpp"
@@ -28,11 +28,11 @@ COLUMNS = (
 
 def isa_table(results: Path) -> str:
     """Markdown, with each file's provenance; one plain sentence when nothing was measured."""
-    found = [load(file) for name in FILES if (file := results / f"{name}.json").is_file()]
+    found = [load_result(file) for name in FILES if (file := results / f"{name}.json").is_file()]
     if not found:
         return measured.NOTHING
-    lines = [row(COLUMNS), row(["---", *("---:" for _ in COLUMNS[1:])])]
-    lines += [row(cells) for result in found for cells in _rows(result)]
+    lines = [plan_row(COLUMNS), plan_row(["---", *("---:" for _ in COLUMNS[1:])])]
+    lines += [plan_row(cells) for result in found for cells in _rows(result)]
     return "\n\n".join(["\n".join(lines), *(f"<sub>{measured.provenance(result)}</sub>" for result in found)])
 
 

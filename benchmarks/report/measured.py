@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.lib.results import Result, Table, load
+from benchmarks.lib.results import Result, Table, load_result
 
 LONGEST = 14  # rows that a page shows unfolded
 PLAIN, OURS = "autoregressive", "triforce"
@@ -27,7 +27,7 @@ NOTHING = (
 
 def section(results: Path) -> str:
     """Markdown for all results found; one plain sentence when there are none."""
-    found = [load(path) for path in sorted(results.glob("*.json"))] if results.is_dir() else []
+    found = [load_result(path) for path in sorted(results.glob("*.json"))] if results.is_dir() else []
     return "\n\n".join(_result(result) for result in found) or NOTHING
 
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from core.ask import Ask
+from core.ask import Request
 from core.build import open_session
 from core.config import load_settings
 from core.documents import Document, read_document
@@ -21,7 +21,7 @@ ASKED = ("Who are the main characters?", "What is it about?", "How does it end?"
 _WIDTH = 120
 
 
-def page(answers: Mapping[str, Mapping[str, Finished]], model: str) -> str:
+def overview_page(answers: Mapping[str, Mapping[str, Finished]], model: str) -> str:
     """The Markdown of the answers, by title and question."""
     blocks = [
         "# Three questions about a book as a whole",
@@ -54,12 +54,12 @@ def _below(done: Finished) -> str:
     return _wrapped("*" + " ".join([*notes, how]).strip() + "*")
 
 
-def answered(book: Document, model: str) -> dict[str, Finished]:
+def answer_ends(book: Document, model: str) -> dict[str, Finished]:
     """The ends of the answers, by question."""
     session = open_session(load_settings(None, {"model": model}))
     answers = {}
     for question in ASKED:
-        *_events, answers[question] = session.ask(Ask(question, book, question))
+        *_events, answers[question] = session.ask(Request(question, book, question))
     session.close()
     return answers
 
@@ -72,9 +72,9 @@ def main() -> None:
     parser.add_argument("--model", default=EMBEDDED)
     given = parser.parse_args()
     books = [read_document(path) for path in given.books]
-    answers = {f"{one.title} by {one.author}": answered(one, given.model) for one in books}
+    answers = {f"{one.title} by {one.author}": answer_ends(one, given.model) for one in books}
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(page(answers, given.model), encoding="utf-8")
+    given.out.write_text(overview_page(answers, given.model), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import ROUNDED
 from core.model.store.catalogue import find
 from core.planning.plan import Plan
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 
 KV_MODELS = ("LWM-Text-Chat-128K", "Meta-Llama-3.1-8B-Instruct-Q4_K_M")
 KV_CARDS, KV_RAM_GIB, KV_CONTEXT = ("RTX 4090", "RTX 4080", "RTX 4070"), 64, 131_072
@@ -22,13 +22,13 @@ def kv_table() -> str:
     """What the planner expects of KV_MODELS at KV_CONTEXT with the KV cache in 16 bits, in 8, and its choice.
     Models of 16 bits as they are, and as `weights: 4` rounds them.
     """
-    lines = [row(["Model", "Card", "16 bits", "8 bits", "auto takes"]), row(["---"] * 5)]
+    lines = [plan_row(["Model", "Card", "16 bits", "8 bits", "auto takes"]), plan_row(["---"] * 5)]
     for name, weights in _kv_models():
         for card in KV_CARDS:
             found = {kv: _kv_plan(name, weights, card, kv) for kv in (16, 8, None)}
             taken = "nothing" if found[None] is None else f"{found[None].kv_bits} bits"
             cells = (_named(name, weights), card, _kv_cell(found[16]), _kv_cell(found[8]), taken)
-            lines.append(row(cells))
+            lines.append(plan_row(cells))
     return "\n".join(lines)
 
 
@@ -52,7 +52,7 @@ def _kv_plan(name: str, weights: int | None, card: str, kv: int | None) -> Plan 
     machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
     settings = Settings(device="cuda", context_tokens=KV_CONTEXT, kv=kv, weights=weights)
     try:
-        return plan(machine, settings, target=find(name).shape)
+        return make_plan(machine, settings, target=find(name).shape)
     except PlanError:
         return None
 
@@ -86,7 +86,7 @@ def kernel_table() -> str:
     """
     ways = ("before", "torch", "kernels")
     heading = ["Model", "Card", "Context", "KV cache", *(f"{way}, Linux" for way in ways)]
-    lines = [row([*heading, *(f"{way}, Windows" for way in ways)]), row(["---"] * 10)]
+    lines = [plan_row([*heading, *(f"{way}, Windows" for way in ways)]), plan_row(["---"] * 10)]
     for name, weights, cards, context, kv in KERNEL_CASES:
         for card in cards:
             settings = Settings(
@@ -109,7 +109,7 @@ def kernel_table() -> str:
                 for cell in (then, *map(_layers_cell, now))
             ]
             named = card or f"none, {NO_CARD_RAM_GIB} GB RAM"
-            lines.append(row([_named(name, weights), named, f"{context:,}", bits, *cells]))
+            lines.append(plan_row([_named(name, weights), named, f"{context:,}", bits, *cells]))
     return "\n".join(lines)
 
 
@@ -120,7 +120,7 @@ def _kernel_plan(
     gpus = tuple(replace(gpu, refused=refused) for gpu in machine.gpus)
     machine = replace(machine, gpus=gpus) if card else replace(machine, refused=refused)
     try:
-        return plan(machine, settings, target=find(name).shape)
+        return make_plan(machine, settings, target=find(name).shape)
     except PlanError:
         return None
 
@@ -139,5 +139,5 @@ def _kv_cell(found: Plan | None) -> str:
     return f"{found.on_chip_layers} of {found.layers} layers on the card, {found.expected_tbt_ms:.0f} ms"
 
 
-def row(cells: Collection[str]) -> str:
+def plan_row(cells: Collection[str]) -> str:
     return "| " + " | ".join(cells) + " |"

@@ -14,13 +14,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from core.ask import Ask
+from core.ask import Request
 from core.build import open_session
 from core.config import LENGTHS, SUMMARIES, load_settings
 from core.conversation.reading import book_chapters
 from core.documents import Document, read_document
-from core.events import Delta, Event, Finished, Reading
-from core.evidence.passages import sentences
+from core.events import Delta, Event, Finished, ReadingStep
+from core.evidence.passages import sentence_spans
 from core.model.store.catalogue import EMBEDDED
 
 _WIDTH = 120
@@ -32,11 +32,11 @@ the book's own sentences, in quotation marks there, stand in its place."""
 _TITLES = {"paragraph": "In a paragraph", "page": "On a page", "chapters": "By chapters"}
 
 
-def heard(events: Iterable[Event]) -> tuple[list[tuple[Reading, str]], Finished]:
+def heard(events: Iterable[Event]) -> tuple[list[tuple[ReadingStep, str]], Finished]:
     """What is written of each part while a summary is told, and its end."""
-    written: list[tuple[Reading, str]] = []
+    written: list[tuple[ReadingStep, str]] = []
     for event in events:
-        if isinstance(event, Reading) and event.purpose == "telling":
+        if isinstance(event, ReadingStep) and event.purpose == "telling":
             written.append((event, ""))
         elif isinstance(event, Delta) and written:
             written[-1] = written[-1][0], written[-1][1] + event.text
@@ -45,13 +45,13 @@ def heard(events: Iterable[Event]) -> tuple[list[tuple[Reading, str]], Finished]
     raise AssertionError("a summary ends")
 
 
-def _written(parts: Sequence[tuple[Reading, str]], done: Finished) -> list[str]:
+def _written(parts: Sequence[tuple[ReadingStep, str]], done: Finished) -> list[str]:
     """The parts as they were written, what did not stay struck out. One that gets a name for its pronoun
     stays, so sentences are known by their ends.
     """
     blocks = []
     for place, text in parts:
-        said = [" ".join(text[start:end].split()) for start, end in sentences(text, 0, len(text))]
+        said = [" ".join(text[start:end].split()) for start, end in sentence_spans(text, 0, len(text))]
         shown = [one if one[-_END:] in done.text else f"~~{one}~~" for one in said]
         again = f", try {place.attempt}" if place.attempt > 1 else ""
         head = f"**{place.index} of {place.total}, {place.label}{again}.**"
@@ -59,8 +59,8 @@ def _written(parts: Sequence[tuple[Reading, str]], done: Finished) -> list[str]:
     return blocks
 
 
-def page(
-    book: Document, told: dict[str, Finished], model: str, parts: Sequence[tuple[Reading, str]] = ()
+def summary_page(
+    book: Document, told: dict[str, Finished], model: str, parts: Sequence[tuple[ReadingStep, str]] = ()
 ) -> str:
     """The Markdown of it. Every sentence links to its chapter under the last heading."""
     notes = [note for note in told["page"].notes if "tokens" not in note and "Not read" not in note]
@@ -110,11 +110,11 @@ def main() -> None:
     told, written = {}, []
     for length in LENGTHS:
         anew = length == "page"
-        ask = Ask(None, book, length, summary_length=length, summaries=given.summaries, fresh=anew)
+        ask = Request(None, book, length, summary_length=length, summaries=given.summaries, fresh=anew)
         parts, told[length] = heard(session.ask(ask))
         written = parts if anew else written
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(page(book, told, given.model, written), encoding="utf-8")
+    given.out.write_text(summary_page(book, told, given.model, written), encoding="utf-8")
 
 
 if __name__ == "__main__":

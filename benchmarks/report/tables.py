@@ -20,15 +20,15 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 from app.store.settings_docs import entries
-from benchmarks.lib.results import Result, load
+from benchmarks.lib.results import Result, load_result
 from benchmarks.report import measured
 from benchmarks.report.isa_table import isa_table
-from benchmarks.report.plan_tables import kernel_table, kv_table, row
+from benchmarks.report.plan_tables import kernel_table, kv_table, plan_row
 from core.config import RULES, Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import spelt
-from core.planning.offers import Offer, offers, plan_for
+from core.planning.offers import Offer, offers, plan_model
 from core.planning.recommended import first_answer
 from core.text.words import duration, size
 
@@ -83,7 +83,9 @@ CARD_CONTEXTS = (32_768, 131_072)
 def speed_table(results: Path) -> str:
     """Ours against each peer on a server's processor as it is, and on one that is held to AVX2."""
     found = {said: results / f"{name}.json" for name, said in SPEED_RESULTS.items()}
-    parts = [part for said, file in found.items() if file.is_file() for part in (said, _speeds(load(file)))]
+    parts = [
+        part for said, file in found.items() if file.is_file() for part in (said, _speeds(load_result(file)))
+    ]
     return "\n\n".join(part for part in parts if part) or measured.NOTHING
 
 
@@ -99,10 +101,10 @@ def _speeds(result: Result) -> str:
     shown = [worst, *(one for one in rows if one["Context"] in README_CONTEXTS)]
 
     heading = ["Tokens before", "Beside", *SPEED_COLUMNS.values()]
-    lines = [row(heading), row(["---:", "---", *("---:" for _ in SPEED_COLUMNS)])]
+    lines = [plan_row(heading), plan_row(["---:", "---", *("---:" for _ in SPEED_COLUMNS)])]
     for one in shown:
         ratios = (_ratio(one[name]) for name in SPEED_COLUMNS)
-        lines.append(row([f"{one['Context']:,}", one["Peer"], *ratios]))
+        lines.append(plan_row([f"{one['Context']:,}", one["Peer"], *ratios]))
     source = textwrap.fill(measured.provenance(result), PAGE_WIDTH, break_long_words=False)
     return "\n".join([*lines, "", f"<sub>{source}</sub>"])
 
@@ -115,7 +117,7 @@ def _ratio(value: float | None) -> str:
 def card_table() -> str:
     """The largest chat model that the planner offers on cards of each size, for CARD_CONTEXTS."""
     heading = ["Graphics card", "For example", *(f"{tokens:,} tokens" for tokens in CARD_CONTEXTS)]
-    lines = [row(heading), row(["---"] * len(heading))]
+    lines = [plan_row(heading), plan_row(["---"] * len(heading))]
     for name, vram_gib in CARDS:
         machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
         found = offers(machine, Settings(device="cuda", weights=16))
@@ -124,7 +126,7 @@ def card_table() -> str:
             next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
             for tokens in CARD_CONTEXTS
         ]
-        lines.append(row([f"{vram_gib} GB", name, *largest]))
+        lines.append(plan_row([f"{vram_gib} GB", name, *largest]))
     return "\n".join(lines)
 
 
@@ -155,7 +157,7 @@ PC_COLUMNS = (
 
 def pc_table() -> str:
     """The model that is recommended for each of PCS, and what its plan expects."""
-    lines = [row(PC_COLUMNS), row(["---"] * len(PC_COLUMNS))]
+    lines = [plan_row(PC_COLUMNS), plan_row(["---"] * len(PC_COLUMNS))]
     for name, parts in PCS:
         machine = imagined_hardware(**parts)
         offer = next(offer for offer in offers(machine, Settings()) if offer.recommended)
@@ -174,7 +176,7 @@ def pc_table() -> str:
             f"{expected.expected_tbt_ms:.0f} ms",
             duration(expected.expected_book_s),
         )
-        lines.append(row(cells))
+        lines.append(plan_row(cells))
     return "\n".join(lines)
 
 
@@ -186,7 +188,7 @@ def _stays_on_card(machine: Hardware, offer: Offer) -> str:
 
 
 def _is_on_card(machine: Hardware, offer: Offer, tokens: int) -> bool:
-    made = plan_for(machine, Settings(context_tokens=tokens), offer.entry).plan
+    made = plan_model(machine, Settings(context_tokens=tokens), offer.entry).plan
     return made.on_chip_layers == made.layers
 
 

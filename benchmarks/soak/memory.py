@@ -22,8 +22,8 @@ import psutil
 
 REPO = Path(__file__).resolve().parents[2]
 from app.engine.client import Runtime
-from benchmarks.lib.results import Table, save
-from core.ask import Ask, Exchange
+from benchmarks.lib.results import Table, save_result
+from core.ask import HistoryTurn, Request
 from core.config import load_settings
 from core.decoding.drafters import NgramDrafter
 from core.decoding.ngrams import NgramIndex
@@ -42,16 +42,16 @@ def resident_mb(book: Path, questions: int, turns: int) -> list[float]:
     document, settings = read_document(book), load_settings(None, {"snapshot_quota_gb": 0, "device": "cpu"})
     runtime = Runtime(settings)
     found: list[float] = []
-    history: tuple[Exchange, ...] = ()
+    history: tuple[HistoryTurn, ...] = ()
     for number in range(questions):
         if number % turns == 0:
             history = ()
         question = f"{WORDS[number % len(WORDS)]} about the clock number {number}?"
         conversation, params = f"conversation {number // turns}", {"max_new_tokens": NEW_TOKENS}
-        *_, last = runtime.ask(Ask(question, document, conversation, params=params, history=history))
+        *_, last = runtime.ask(Request(question, document, conversation, params=params, history=history))
         if isinstance(last, Failed):
             raise SystemExit(last.message)
-        history = (*history, Exchange(question, last.text, last.token_ids))
+        history = (*history, HistoryTurn(question, last.text, last.token_ids))
         found.append(round(psutil.Process(runtime.pid).memory_info().rss / 1e6, 1))
         print(f"{number + 1:4}  {found[-1]:8.1f} MB", flush=True)
     runtime.close()
@@ -88,7 +88,9 @@ def timed_ms(work: Callable[[], object]) -> float:
     return 1e3 * (time.perf_counter() - started)
 
 
-def tables(found: list[float], before: list[float] | None, looked: dict[str, float]) -> tuple[Table, ...]:
+def memory_tables(
+    found: list[float], before: list[float] | None, looked: dict[str, float]
+) -> tuple[Table, ...]:
     """Every tenth question, beside an earlier run where there is one."""
     columns = (
         ("After question", "Resident MB") if before is None else ("After question", "Before, MB", "Now, MB")
@@ -117,13 +119,13 @@ def main() -> None:
     earlier = json.loads(given.before.read_text(encoding="utf-8")) if given.before else {}
     before = earlier.get("details", {}).get("resident_mb")
     looked, found = lookup(), resident_mb(given.book, given.questions, given.turns)
-    made = tables(found, before, looked)
+    made = memory_tables(found, before, looked)
     details = {"resident_mb": found, "lookup": looked}
     if earlier:
         details["before"] = {"commit": earlier.get("commit"), "resident_mb": before}
     print(json.dumps({"tables": [table.rows for table in made], **details}))
     if given.save:
-        print(save(given.save, made, details))
+        print(save_result(given.save, made, details))
 
 
 if __name__ == "__main__":

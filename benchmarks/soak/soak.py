@@ -78,7 +78,7 @@ def main() -> None:
     for row in rows:
         print(*row, sep="  ")
     if given.save:
-        store(given.save, rows, taken, given.books)
+        save_soak(given.save, rows, taken, given.books)
 
 
 def stretch(kind: str, first: int, count: int, books: int, home: str) -> list[dict]:
@@ -116,10 +116,10 @@ def turns(kind: str, first: int, count: int, books: int) -> Iterator[dict]:
     server = Server(desk, settings, keys=kept_keys(subdir("run")))
     address = server.start()
     desk.engine.start()
-    page = Listener(address)
+    page = PageListener(address)
     assert desk.engine.wait_ready(TURN_LIMIT_S), desk.engine.error
     try:
-        files = books_in(subdir("tmp"), books)
+        files = soak_books(subdir("tmp"), books)
         for turn in range(first, first + count):
             began, at = time.monotonic(), turn % books
             bring(desk, files[at], at)
@@ -180,7 +180,7 @@ def sizes(desk: object) -> dict[str, int]:
     return found
 
 
-def books_in(folder: Path, count: int) -> list[Path]:
+def soak_books(folder: Path, count: int) -> list[Path]:
     """So many texts of two or three thousand words, each another stretch of the samples."""
     words = " ".join((REPO / "assets" / "samples" / name).read_text("utf-8") for name in TEXTS).split(" ")
     step, made = max(1, (len(words) - BOOK_WORDS) // max(1, count - 1)), []
@@ -193,7 +193,7 @@ def books_in(folder: Path, count: int) -> list[Path]:
     return made
 
 
-class Listener:
+class PageListener:
     """A page that is open: it keeps the regions as assets/js/stream.js does."""
 
     def __init__(self, address: object) -> None:
@@ -245,9 +245,9 @@ def _row(kind: str, facts: list[dict]) -> tuple:
     )
 
 
-def store(name: str, rows: list[tuple], taken: dict[str, list[dict]], books: int) -> None:
+def save_soak(name: str, rows: list[tuple], taken: dict[str, list[dict]], books: int) -> None:
     """Write benchmarks/results/<name>.json."""
-    from benchmarks.lib.results import Table, save
+    from benchmarks.lib.results import Table, save_result
 
     columns = (
         "Turns",
@@ -268,7 +268,7 @@ def store(name: str, rows: list[tuple], taken: dict[str, list[dict]], books: int
         "The page holds the conversation, which grows until a new one is begun. Other programs used the "
         "machine: seconds say whether turns get slower, not how fast they are.",
     )
-    save(name, [Table("Long use", columns, tuple(rows), notes)], {"turns": taken})
+    save_result(name, [Table("Long use", columns, tuple(rows), notes)], {"turns": taken})
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ isa.hold()
 
 import torch
 
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.products import native_products
@@ -57,7 +57,7 @@ CASES = [
 ] + [(shape, 8192, rows) for shape in SHAPES[1:] for rows in (1, 4, 16)]
 
 
-def measured(shape: Shape, tokens: int, rows: int, threads: int) -> dict[str, float]:
+def layer_times(shape: Shape, tokens: int, rows: int, threads: int) -> dict[str, float]:
     """Microseconds a layer by contender."""
     layer_bytes = 4 * shape.kv_heads * shape.head_dim * tokens
     layers = max(2, min(30, CACHE_BYTES // layer_bytes))
@@ -136,7 +136,7 @@ def main() -> None:
     torch.set_num_threads(threads)
     rows, details = [], {}
     for shape, tokens, count in CASES:
-        us = measured(shape, tokens, count, threads)
+        us = layer_times(shape, tokens, count, threads)
         ratio = f"{us['torch'] / us['compiled']:.2f}"
         shares = [f"{us['read'] / us[name]:.2f}" for name in ("torch", "compiled")]
         rows.append((shape.name, tokens, count, *(round(us[name]) for name in us), ratio, *shares))
@@ -158,7 +158,7 @@ def main() -> None:
     for row in behind.rows:
         print(*row, sep="  ", flush=True)
     if given.save:
-        save(given.save, [table, behind], details=details)
+        save_result(given.save, [table, behind], details=details)
     print(json.dumps(details))
 
 

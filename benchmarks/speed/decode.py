@@ -30,10 +30,10 @@ bound_spinning()
 isa.hold()
 
 from benchmarks.lib import embedded, resumable
-from benchmarks.lib.level_timer import LEVELS, Measured, Recorder
+from benchmarks.lib.level_timer import LEVELS, MeasuredComposer, PassRecorder
 from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
 from benchmarks.lib.noise_guard import DISTURBED, calmest
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from benchmarks.lib.resumable import Cases
 from benchmarks.speed.forward_times import OutOfTime
 from benchmarks.speed.transfer import memory_read_gb_per_s
@@ -61,8 +61,8 @@ MODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One answer. Times in milliseconds per token. `passes`: see Recorder.summary."""
+class DecodeRun:
+    """One answer. Times in milliseconds per token. `passes`: see PassRecorder.summary."""
 
     context: int
     temperature: float
@@ -85,12 +85,12 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class DecodeBench:
     """An engine and its context, in which the prompt was read."""
 
     engine: Engine
     context: Context
-    recorder: Recorder
+    recorder: PassRecorder
     ids: Sequence[int]
     out_of_time: Callable[[], bool]
 
@@ -119,11 +119,11 @@ def main(arguments: list[str] | None = None) -> int:
         ]
     )
     runs, floors = _found(state)
-    made = tables(
+    made = decode_tables(
         runs, floors, f"Decoding {options.book.stem}", notes=() if options.draft.is_dir() else (NO_DRAFT,)
     )
     if options.save:
-        save(
+        save_result(
             options.save,
             made,
             {"conditions": conditions, "runs": [asdict(run) for run in runs], "floors": floors, "left": left},
@@ -143,7 +143,7 @@ def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Names
         return
     if state.out_of_time():
         raise OutOfTime
-    bench = prepare(folder, ids, options, Recorder(), state.out_of_time)
+    bench = prepared_bench(folder, ids, options, PassRecorder(), state.out_of_time)
     state.measure(_roofline_name(len(ids)), lambda: floor(bench.engine, folder, len(ids)))
     modes = [
         PLAIN,
@@ -154,7 +154,7 @@ def _context(state: Cases, folder: Path, ids: list[int], options: argparse.Names
         state.measure(
             name,
             lambda temperature=temperature: [
-                asdict(run) for run in answers(bench, modes, temperature, tokens=options.tokens)
+                asdict(run) for run in mode_answers(bench, modes, temperature, tokens=options.tokens)
             ],
         )
 
@@ -167,35 +167,37 @@ def _roofline_name(length: int) -> str:
     return f"{length} tokens, bytes"
 
 
-def prepare(
+def prepared_bench(
     folder: Path,
     ids: Sequence[int],
     options: argparse.Namespace,
-    recorder: Recorder,
+    recorder: PassRecorder,
     out_of_time: Callable[[], bool],
-) -> Bench:
+) -> DecodeBench:
     """An engine for `ids` and an answer, and a context with `ids` in it, from disk as far as they are there.
     Raises OutOfTime.
     """
     draft = catalogue.from_folder(options.draft).shape if options.draft.is_dir() else None
     tokens = len(ids) + options.tokens + embedded.SPARE_TOKENS
     given = {"dtype": options.dtype, "budget": options.budget, "gamma": options.gamma}
-    plain, settings = embedded.plan_for(folder, tokens, **given)
-    plan, _ = embedded.plan_for(folder, tokens, draft=draft, **given)
+    plain, settings = embedded.embedded_plan(folder, tokens, **given)
+    plan, _ = embedded.embedded_plan(folder, tokens, draft=draft, **given)
     engine = build_engine(
         plan,
         settings,
         folder,
         draft_dir=options.draft if draft else None,
         snapshots=options.snapshots or subdir("benchmarks"),
-        composer=functools.partial(Measured, recorder, plain),
+        composer=functools.partial(MeasuredComposer, recorder, plain),
     )
     context = engine.new_context(tokens)
-    embedded.read(engine, context, ids, options.book.name, out_of_time=out_of_time)
-    return Bench(engine, context, recorder, ids, out_of_time)
+    embedded.read_into(engine, context, ids, options.book.name, out_of_time=out_of_time)
+    return DecodeBench(engine, context, recorder, ids, out_of_time)
 
 
-def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: int) -> list[Run]:
+def mode_answers(
+    bench: DecodeBench, modes: Sequence[str], temperature: float, *, tokens: int
+) -> list[DecodeRun]:
     """The modes one after the other behind the same prompt, those that something disturbed once more. Raises
     OutOfTime.
     """
@@ -210,7 +212,7 @@ def answers(bench: Bench, modes: Sequence[str], temperature: float, *, tokens: i
     return runs
 
 
-def _answer(bench: Bench, mode: str, temperature: float, tokens: int) -> tuple[Run, list[int]]:
+def _answer(bench: DecodeBench, mode: str, temperature: float, tokens: int) -> tuple[DecodeRun, list[int]]:
     kind, bench.recorder.trained_draft = MODES[mode]
     params = Params(
         max_new_tokens=tokens, temperature=temperature, top_p=0.9 if temperature else 1.0, mode=kind, seed=1
@@ -224,7 +226,7 @@ def _answer(bench: Bench, mode: str, temperature: float, tokens: int) -> tuple[R
     if done.reason == "user":
         raise OutOfTime
     stats = done.stats
-    return Run(
+    return DecodeRun(
         context=len(bench.ids),
         temperature=temperature,
         mode=mode,
@@ -292,15 +294,15 @@ FLOOR_NOTE = (
 )
 
 
-def _found(state: Cases) -> tuple[list[Run], dict[int, dict[str, float]]]:
+def _found(state: Cases) -> tuple[list[DecodeRun], dict[int, dict[str, float]]]:
     """All runs, and what a token reads by context; shortest contexts first."""
-    runs = [Run(**run) for found in state.done.values() if isinstance(found, list) for run in found]
+    runs = [DecodeRun(**run) for found in state.done.values() if isinstance(found, list) for run in found]
     floors = {int(name.split()[0]): found for name, found in state.done.items() if isinstance(found, dict)}
     return sorted(runs, key=lambda run: (run.context, run.temperature)), dict(sorted(floors.items()))
 
 
-def tables(
-    runs: Sequence[Run], floors: dict[int, dict[str, float]], title: str, *, notes: tuple[str, ...] = ()
+def decode_tables(
+    runs: Sequence[DecodeRun], floors: dict[int, dict[str, float]], title: str, *, notes: tuple[str, ...] = ()
 ) -> list[Table]:
     """Varied text, looping text, passes by level, bytes against the memory's rate; only those that have
     rows.
@@ -333,7 +335,7 @@ def tables(
     return [table for table in made if table.rows]
 
 
-def _plain_ms(runs: Sequence[Run], context: int, temperature: float | None = None) -> float | None:
+def _plain_ms(runs: Sequence[DecodeRun], context: int, temperature: float | None = None) -> float | None:
     plains = [
         run.tbt_mean_ms
         for run in runs
@@ -342,7 +344,7 @@ def _plain_ms(runs: Sequence[Run], context: int, temperature: float | None = Non
     return sum(plains) / len(plains) if plains else None
 
 
-def _row(run: Run, runs: Sequence[Run]) -> tuple:
+def _row(run: DecodeRun, runs: Sequence[DecodeRun]) -> tuple:
     plain = _plain_ms(runs, run.context, run.temperature)
     return (
         run.context,
@@ -360,7 +362,7 @@ def _row(run: Run, runs: Sequence[Run]) -> tuple:
     )
 
 
-def _passes(run: Run) -> tuple:
+def _passes(run: DecodeRun) -> tuple:
     found = run.passes
     middle, full = (found.get(level, {}).get("passes", 0) for level in ("middle", "full"))
     return (
@@ -373,7 +375,7 @@ def _passes(run: Run) -> tuple:
     )
 
 
-def _floors(runs: Sequence[Run], floors: dict[int, dict[str, float]]) -> Iterator[tuple]:
+def _floors(runs: Sequence[DecodeRun], floors: dict[int, dict[str, float]]) -> Iterator[tuple]:
     for context, found in floors.items():
         read = found["weight_bytes"] + found["kv_bytes"]
         least_ms, plain_ms = 1e3 * read / (found["memory_gb_per_s"] * GB), _plain_ms(runs, context)
@@ -388,8 +390,8 @@ def _floors(runs: Sequence[Run], floors: dict[int, dict[str, float]]) -> Iterato
         )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `prepare` wants to know."""
+def add_decode_options(parser: argparse.ArgumentParser) -> None:
+    """What `prepared_bench` wants to know."""
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--budget", type=int)
     parser.add_argument("--gamma", type=int)
@@ -409,17 +411,17 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
-    resumable.add_options(parser, "decode")
+    embedded.add_text_options(parser, (1024, 4096, 8000, 16_000, 32_000))
+    resumable.add_resume_options(parser, "decode")
     isa.add_option(parser)
-    parser.add_argument("--temperatures", type=embedded.numbers(float), default=[0.0, 0.6, 1.0])
+    parser.add_argument("--temperatures", type=embedded.parsed_numbers(float), default=[0.0, 0.6, 1.0])
     parser.add_argument(
         "--modes",
         type=lambda text: text.split(";"),
         default=[*MODES],
         help="separated by ; (plain always runs)",
     )
-    add_options(parser)
+    add_decode_options(parser)
     options = parser.parse_args(arguments)
     unknown = [mode for mode in options.modes if mode not in MODES]
     if unknown:

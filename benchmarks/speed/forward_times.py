@@ -17,7 +17,7 @@ from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.engine import Engine
-from core.model.cuda_graphs import ShortPasses
+from core.model.cuda_graphs import GraphedForward
 from core.model.llama import LlamaModel
 from core.model.shapes import ModelShape
 from core.planning import costs, tuned
@@ -35,7 +35,7 @@ CARD_4090_LINK, CARD_4090_MEMORY = 25 * GB, 920 * GB  # bytes per second that an
 
 
 @dataclass(frozen=True, slots=True)
-class Speeds:
+class MeasuredSpeeds:
     """What the device was measured to do; None: not measured."""
 
     link_gb_per_s: float | None = None
@@ -47,13 +47,13 @@ class OutOfTime(Exception):
     """The run's time is over; what is unfinished is done by the next one."""
 
 
-def measure(
+def measure_forward(
     model: LlamaModel,
     shape: ModelShape,
     plan: Plan,
     cache: TargetKVCache,
     ids: Sequence[int],
-    speeds: Speeds,
+    speeds: MeasuredSpeeds,
     *,
     draft: LlamaModel,
     out_of_time: Callable[[], bool],
@@ -79,15 +79,15 @@ def measure(
         raise OutOfTime
     _wait(model)
     prefill_s, prefill_bytes = time.perf_counter() - started, cache.bytes_moved
-    refresh_ms = timed(model, retrieval.refresh)
+    refresh_ms = pass_ms(model, retrieval.refresh)
     verify_ms: dict[int, float] = {}
     moved: dict[int, int] = {}
     for rows in VERIFY_ROWS:
         before = cache.bytes_moved
-        verify_ms[rows] = repeated(model, cache, ids[context : context + rows], out_of_time)
+        verify_ms[rows] = median_ms(model, cache, ids[context : context + rows], out_of_time)
         moved[rows] = (cache.bytes_moved - before) // REPEATS
     middle_ms = {
-        rows: repeated(model, retrieval, ids[context : context + rows], out_of_time) for rows in MIDDLE_ROWS
+        rows: median_ms(model, retrieval, ids[context : context + rows], out_of_time) for rows in MIDDLE_ROWS
     }
     graphs = {
         "middle": replays(model, middle_cache(retrieval, plan)),
@@ -122,7 +122,7 @@ def _earlier(plan: Plan, context: int, away_bytes: int) -> int:
     return sum(away_bytes * start // context for start in range(0, context, plan.prefill_segment_tokens))
 
 
-def floors(found: dict[str, Any], speeds: Speeds) -> dict[str, float | None]:
+def floors(found: dict[str, Any], speeds: MeasuredSpeeds) -> dict[str, float | None]:
     """The least time of a verification and of a middle pass, by bytes alone, and of the parts on the
     device.
     """
@@ -139,8 +139,8 @@ def expectation(found: dict[str, Any], acceptance: float) -> dict[str, Any]:
     """Time between tokens by the measured passes at a stated acceptance, and what it would be on one RTX 4090
     with the same bytes.
     """
-    verify_s = [between(found["verify_ms"], rows) / 1e3 for rows in range(1, max(VERIFY_ROWS) + 1)]
-    middle_s = [between(found["middle_ms"], rows) / 1e3 for rows in range(1, max(MIDDLE_ROWS) + 1)]
+    verify_s = [interpolated(found["verify_ms"], rows) / 1e3 for rows in range(1, max(VERIFY_ROWS) + 1)]
+    middle_s = [interpolated(found["middle_ms"], rows) / 1e3 for rows in range(1, max(MIDDLE_ROWS) + 1)]
     best = costs.best_speculation(verify_s, middle_s, draft_s=DRAFT_S, p=acceptance, q=DRAFT_ACCEPTANCE)
     tokens_per_middle = costs.expected_tokens(DRAFT_ACCEPTANCE, best.middle_gamma)
     made = {
@@ -163,12 +163,12 @@ def expectation(found: dict[str, Any], acceptance: float) -> dict[str, Any]:
     return made
 
 
-def between(measured: dict[int, float], rows: int) -> float:
+def interpolated(measured: dict[int, float], rows: int) -> float:
     """The time for so many rows, as the planner reads it from measured passes."""
-    return tuned.between(tuple(measured.items()), rows)
+    return tuned.interpolated_ms(tuple(measured.items()), rows)
 
 
-def repeated(
+def median_ms(
     model: LlamaModel,
     cache: TargetKVCache | RetrievalKVCache,
     ids: Sequence[int],
@@ -179,7 +179,7 @@ def repeated(
     for _ in range(REPEATS):
         if out_of_time():
             raise OutOfTime
-        found.append(timed(model, lambda: model.forward(ids, cache)))
+        found.append(pass_ms(model, lambda: model.forward(ids, cache)))
         cache.rollback(length)
     return median(found)
 
@@ -188,7 +188,7 @@ def replays(model: LlamaModel, cache: RetrievalKVCache | StreamingKVCache) -> li
     """Passes launched operation by operation and replayed, as the product times them; none where they cannot
     be recorded.
     """
-    return [asdict(times) for times in ShortPasses(model, cache, MIDDLE_ROWS).times]
+    return [asdict(times) for times in GraphedForward(model, cache, MIDDLE_ROWS).times]
 
 
 def middle_cache(like: RetrievalKVCache, plan: Plan) -> RetrievalKVCache:
@@ -238,7 +238,7 @@ def read_anew(
     return cache
 
 
-def timed(model: LlamaModel, action: Callable[[], object]) -> float:
+def pass_ms(model: LlamaModel, action: Callable[[], object]) -> float:
     """Milliseconds until the device is done with it."""
     _wait(model)
     started = time.perf_counter()
@@ -252,13 +252,13 @@ def _wait(model: LlamaModel) -> None:
     torch.zeros(1, device=model.backend.device).item()
 
 
-def measured_speeds(device: torch.device, link_gb_per_s: float | None) -> Speeds:
+def measured_speeds(device: torch.device, link_gb_per_s: float | None) -> MeasuredSpeeds:
     """Memory bandwidth by reading 2 GiB, matrix products of 8,192 a side in fp16; the best of five."""
     data = torch.ones(2**30, dtype=torch.float16, device=device)
     read_s = min(_seconds(data.sum) for _ in range(5))
     square = torch.ones(8192, 8192, dtype=torch.float16, device=device)
     product_s = min(_seconds(lambda: (square @ square)[0, 0]) for _ in range(5))
-    return Speeds(link_gb_per_s, data.nbytes / read_s / GB, 2 * 8192**3 / product_s / 1e12)
+    return MeasuredSpeeds(link_gb_per_s, data.nbytes / read_s / GB, 2 * 8192**3 / product_s / 1e12)
 
 
 def _seconds(action: Callable[[], torch.Tensor]) -> float:

@@ -48,20 +48,20 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        serve()
+        serve_app()
         return
-    shares = measure(given.seconds)
+    shares = measure_idle(given.seconds)
     for what, percent in shares.items():
         print(f"{what:<40}  {percent:5.2f} %")
     print(json.dumps(shares))
     if given.save:
-        store(given.save, shares, given.seconds)
+        save_idle(given.save, shares, given.seconds)
 
 
-def measure(seconds: float) -> dict[str, float]:
+def measure_idle(seconds: float) -> dict[str, float]:
     """Percent of one core, by what is going on."""
     shares: dict[str, float] = {}
-    with app() as (process, url):
+    with app_process() as (process, url):
         time.sleep(SETTLE_S)
         shares["nothing to do, no page"] = share(process, seconds)
         with page_of(url) as page:
@@ -92,7 +92,7 @@ def share(process: psutil.Process, seconds: float) -> float:
 
 
 @contextmanager
-def app() -> Iterator[tuple[psutil.Process, str]]:
+def app_process() -> Iterator[tuple[psutil.Process, str]]:
     """The app on a data folder of its own, and an address that opens its page once."""
     with tempfile.TemporaryDirectory() as home:
         started = subprocess.Popen(
@@ -110,7 +110,7 @@ def app() -> Iterator[tuple[psutil.Process, str]]:
             started.wait(30)
 
 
-def serve() -> None:
+def serve_app() -> None:
     """The app itself, until it is ended."""
     from app.desk.import_queue import Readers
     from app.engine.client import Runtime
@@ -149,9 +149,9 @@ def page_of(url: str) -> Iterator:
         browser.close()
 
 
-def store(name: str, shares: dict[str, float], seconds: float) -> None:
+def save_idle(name: str, shares: dict[str, float], seconds: float) -> None:
     """Write benchmarks/results/<name>.json."""
-    from benchmarks.lib.results import Table, save
+    from benchmarks.lib.results import Table, save_result
 
     rows = tuple((what, round(percent, 2)) for what, percent in shares.items())
     notes = (
@@ -160,7 +160,7 @@ def store(name: str, shares: dict[str, float], seconds: float) -> None:
         f"Aims: nothing without a page, under {AIMS['idle']:g} % with one, under {AIMS['streaming']:g} % "
         "while an answer streams.",
     )
-    save(name, [Table("What the app itself costs", ("While", "% of one core"), rows, notes)])
+    save_result(name, [Table("What the app itself costs", ("While", "% of one core"), rows, notes)])
 
 
 # ---- the scripted engine: speaks the worker's side of the pipe ---------------------------------------------
@@ -174,23 +174,25 @@ def work() -> None:
         if message["do"] == "load":
             plan = {"model": "script", "device": "cpu", "notes": [], "budget": []}
             facts = {"plan": plan, "model_name": "script", "context_tokens": 32768, "mapped_files": {}}
-            say(id=number, ready=facts)
+            say_line(id=number, ready=facts)
         elif message["do"] == "card":
-            say(id=number, card={"tokens": 20000, "share_of_context": 0.6, "fits": True, "parts": ["Book"]})
+            say_line(
+                id=number, card={"tokens": 20000, "share_of_context": 0.6, "fits": True, "parts": ["Book"]}
+            )
         elif message["do"] == "room":
             room = {"text": 20000, "turns": [], "question": 20, "answer": 512, "context": 32768}
-            say(id=number, room={**room, "reading": "whole"})
+            say_line(id=number, room={**room, "reading": "whole"})
         elif message["do"] == "save":
-            say(id=number, saved=True)
+            say_line(id=number, saved=True)
         elif message["do"] == "stop":
             stopped.set()
         elif message["do"] == "ask":
             stopped.clear()
             words = int(message["ask"]["question"].split()[-1])
-            threading.Thread(target=answer, args=(number, words, stopped), daemon=True).start()
+            threading.Thread(target=scripted_answer, args=(number, words, stopped), daemon=True).start()
 
 
-def answer(number: int, ahead: int, stopped: threading.Event) -> None:
+def scripted_answer(number: int, ahead: int, stopped: threading.Event) -> None:
     """Write `ahead` words at once, then one round after the other until stopped."""
     told, counted = [], StatsRecorder(DecodingStarted("triforce", "script", 32768, 20000, 0))
     event(number, counted.started)
@@ -216,10 +218,10 @@ def word(index: int) -> str:
 
 def event(number: int, event: Event) -> None:
     """One event to the app."""
-    say(id=number, event=pack(event))
+    say_line(id=number, event=pack(event))
 
 
-def say(**message: object) -> None:
+def say_line(**message: object) -> None:
     """One line to the app, in one go: the answer is told by a thread of its own."""
     os.write(1, to_line(message))
 

@@ -44,7 +44,7 @@ isa.hold()
 
 from benchmarks.lib import embedded, resumable
 from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
-from benchmarks.lib.results import REPO, Table, save
+from benchmarks.lib.results import REPO, Table, save_result
 from benchmarks.lib.resumable import Cases
 from benchmarks.speed.forward_times import OutOfTime
 from benchmarks.speed.peer_processes import BY_PART, CLOCKS, LOOKUP, MOST_TURNS, OURS, PEERS, TURNS
@@ -68,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
     except OutOfTime:
         pass
     done = {title: found for case in state.done.values() for title, found in case.items()}
-    left, made = state.left([str(length) for length in options.contexts]), tables(done, _how(options))
+    left, made = state.left([str(length) for length in options.contexts]), peer_tables(done, _how(options))
     if options.save:
-        save(
+        save_result(
             options.save,
             made,
             {
@@ -203,7 +203,7 @@ class Contender:
         prefill_s = None if None in read_s else max(read_s)
         return {
             "rows": {
-                name: figures(self._length, prefill_s, [one["rows"][name] for one in self._answers])
+                name: peer_figures(self._length, prefill_s, [one["rows"][name] for one in self._answers])
                 for name in last["rows"]
             },
             "memory": last.get("memory"),
@@ -211,7 +211,7 @@ class Contender:
         }
 
 
-def figures(context: int, prefill_s: float, turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def peer_figures(context: int, prefill_s: float, turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A peer's answers as plain values; the first is left out where others followed, when all peers took
     turns.
     """
@@ -304,7 +304,7 @@ def _how(options: argparse.Namespace) -> tuple[str, ...]:
     return (CLOCK_NOTES[options.clock].format(threads=options.threads or "all cores"),)
 
 
-def tables(done: dict[str, dict[str, Any]], how: tuple[str, ...] = ()) -> list[Table]:
+def peer_tables(done: dict[str, dict[str, Any]], how: tuple[str, ...] = ()) -> list[Table]:
     """Varied and looping text apart, ours against each peer, and the gap by part, each with `how` it was
     timed; only those that have rows.
     """
@@ -403,8 +403,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    embedded.add_options(parser, (1024, 8000, 16_000, 32_000))
-    resumable.add_options(parser, "peers")
+    embedded.add_text_options(parser, (1024, 8000, 16_000, 32_000))
+    resumable.add_resume_options(parser, "peers")
     parser.add_argument("--gguf", type=Path, required=True, help="the embedded model's GGUF file")
     parser.add_argument(
         "--draft",

@@ -51,7 +51,7 @@ LINUX = sys.platform == "linux"  # elsewhere psutil does not tell pages of files
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class PeerSetup:
     """What every peer is given: the checkpoint in both formats, a draft for those that want one, our plan for
     the context, the prompt, and where its KV is kept if it is to be read but once.
     """
@@ -88,9 +88,9 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     ids = embedded.book_ids(options.book, folder, least=length)[:length]
     threads = {"threads": options.threads} if options.threads else {}
     room = length + options.tokens + embedded.SPARE_TOKENS
-    plan, settings = embedded.plan_for(folder, room, **threads)
+    plan, settings = embedded.embedded_plan(folder, room, **threads)
     clock = CLOCKS[options.clock]
-    setup = Setup(folder, options.gguf, options.draft, plan, settings, ids, clock, options.kept)
+    setup = PeerSetup(folder, options.gguf, options.draft, plan, settings, ids, clock, options.kept)
     if options.peer == BY_PART:
         return lambda: {"parts": by_part(setup, ids, options.tokens, options.book.name)}
     try:
@@ -100,18 +100,18 @@ def _turn(options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
         return lambda: {"reason": said}
     return lambda: {
         "rows": {name: _told(setup, run(ids, options.tokens)) for name, run in runs.items()},
-        "memory": memory(),
-        "instructions": instructions(PEERS[options.peer].package),
+        "memory": resident_and_mapped_mb(),
+        "instructions": claimed_instructions(PEERS[options.peer].package),
     }
 
 
-def _told(setup: Setup, answer: Answer) -> dict[str, Any]:
+def _told(setup: PeerSetup, answer: Answer) -> dict[str, Any]:
     """An answer by name. What a kept prompt took to read is not known."""
     prefill_s, tokens, times = answer
     return {"prefill_s": None if setup.kept else prefill_s, "tokens": tokens, "times": times}
 
 
-def instructions(package: str) -> str:
+def claimed_instructions(package: str) -> str:
     """The instruction sets that it says it computes with."""
     if package == "llama_cpp":
         from llama_cpp import llama_print_system_info
@@ -121,19 +121,19 @@ def instructions(package: str) -> str:
     return f"torch {torch.backends.cpu.get_cpu_capability()}, our libraries {ours[0] if ours else 'none'}"
 
 
-def memory() -> dict[str, float]:
+def resident_and_mapped_mb() -> dict[str, float]:
     """This process's resident MB now, and of them those that are pages of files, such as mapped weights."""
     held = psutil.Process().memory_info()
     return {"resident_mb": held.rss / 1e6, "of_files_mb": held.shared / 1e6 if LINUX else 0.0}
 
 
 def _llama_cpp(
-    setup: Setup, *, name: str = "llama.cpp", lookup: bool = False, flash: bool = False
+    setup: PeerSetup, *, name: str = "llama.cpp", lookup: bool = False, flash: bool = False
 ) -> dict[str, Run]:
     from llama_cpp import LLAMA_ROPE_SCALING_TYPE_YARN, Llama
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
-    if isa.cap() and "AVX512 = 1" in instructions("llama_cpp"):
+    if isa.cap() and "AVX512 = 1" in claimed_instructions("llama_cpp"):
         raise Cannot(
             f"llama-cpp-python was built with AVX-512; build it with CMAKE_ARGS={isa.LLAMA_CPP_OPTIONS!r}"
         )
@@ -167,7 +167,7 @@ def _llama_cpp(
 
     def answer(ids: list[int], count: int) -> Answer:
         said = model.generate(ids, temp=0.0, repeat_penalty=1.0)
-        return timed(said, count, eos={model.token_eos()}, clock=setup.clock)
+        return timed_tokens(said, count, eos={model.token_eos()}, clock=setup.clock)
 
     return {name: answer}
 
@@ -188,7 +188,7 @@ def _restore(model: Any, ids: list[int], file: Path) -> None:
     assert llama_cpp.llama_state_save_file(model.ctx, str(file).encode(), tokens, len(ids)), file
 
 
-def timed(
+def timed_tokens(
     stream: Iterator[int], count: int, *, eos: set[int], clock: Callable[[], float] = time.perf_counter
 ) -> Answer:
     """A generator of tokens by the clock. Tokens that come at once belong to one round and share its time."""
@@ -210,40 +210,40 @@ def timed(
     return prefill_s, tokens, [seconds / many for many, seconds in rounds for _ in range(many)]
 
 
-def _transformers(setup: Setup) -> dict[str, Run]:
+def _transformers(setup: PeerSetup) -> dict[str, Run]:
     from benchmarks.speed import transformers_peer
 
-    model = transformers_peer.load(setup.folder, setup.plan)
+    model = transformers_peer.load_peer(setup.folder, setup.plan)
     kept = transformers_peer.kept_cache(model)
     return {
-        "transformers": lambda ids, count: transformers_peer.answer(
+        "transformers": lambda ids, count: transformers_peer.peer_answer(
             model, ids, count, past_key_values=kept(len(ids))
         )
     }
 
 
-def _generate(setup: Setup, *, name: str, device: str = "cpu", **how: Any) -> dict[str, Run]:
+def _generate(setup: PeerSetup, *, name: str, device: str = "cpu", **how: Any) -> dict[str, Run]:
     from benchmarks.speed import transformers_peer
 
-    model = transformers_peer.load(setup.folder, setup.plan, device=device)
-    return {name: lambda ids, count: transformers_peer.answer(model, ids, count, **how)}
+    model = transformers_peer.load_peer(setup.folder, setup.plan, device=device)
+    return {name: lambda ids, count: transformers_peer.peer_answer(model, ids, count, **how)}
 
 
-def _assisted(setup: Setup) -> dict[str, Run]:
+def _assisted(setup: PeerSetup) -> dict[str, Run]:
     from benchmarks.speed import transformers_peer
 
     if not setup.draft.is_dir():
         raise Cannot(f"it needs a smaller model with this vocabulary, and {setup.draft} is not there")
-    model = transformers_peer.load(setup.folder, setup.plan)
-    draft = transformers_peer.load_draft(setup.draft, model)
+    model = transformers_peer.load_peer(setup.folder, setup.plan)
+    draft = transformers_peer.load_peer_draft(setup.draft, model)
     return {
-        "transformers, assisted": lambda ids, count: transformers_peer.answer(
+        "transformers, assisted": lambda ids, count: transformers_peer.peer_answer(
             model, ids, count, assistant_model=draft
         )
     }
 
 
-def _offloaded(setup: Setup) -> dict[str, Run]:
+def _offloaded(setup: PeerSetup) -> dict[str, Run]:
     if not torch.cuda.is_available():
         raise Cannot("it moves the cache between host memory and a GPU, and there is no GPU")
     return _generate(
@@ -251,7 +251,7 @@ def _offloaded(setup: Setup) -> dict[str, Run]:
     )
 
 
-def _ours(setup: Setup) -> dict[str, Run]:
+def _ours(setup: PeerSetup) -> dict[str, Run]:
     from core.ask import Params
     from core.assembly.engines import build_engine
     from core.decoding.decoder import Round
@@ -259,7 +259,7 @@ def _ours(setup: Setup) -> dict[str, Run]:
     engine = build_engine(setup.plan, setup.settings, setup.folder, snapshots=setup.kept)
     context = engine.new_context(engine.context_tokens)
     if setup.kept:
-        embedded.read(engine, context, setup.ids, "kept", out_of_time=lambda: False)
+        embedded.read_into(engine, context, setup.ids, "kept", out_of_time=lambda: False)
 
     def run(mode: str, temperature: float, seeds: Iterator[int], ids: list[int], count: int) -> Answer:
         tokens: list[int] = []
@@ -288,7 +288,7 @@ def _ours(setup: Setup) -> dict[str, Run]:
     return {name: partial(run, *how, counted(1)) for name, how in OURS.items()}
 
 
-def by_part(setup: Setup, ids: list[int], count: int, book_id: str) -> dict[str, float]:
+def by_part(setup: PeerSetup, ids: list[int], count: int, book_id: str) -> dict[str, float]:
     """Milliseconds per plain token in linear layers, in attention, and in all, behind a prompt that may come
     from disk.
     """
@@ -296,7 +296,7 @@ def by_part(setup: Setup, ids: list[int], count: int, book_id: str) -> dict[str,
 
     engine, parts = timed_engine(setup.plan, setup.settings, setup.folder, snapshots=subdir("benchmarks"))
     context = engine.new_context(len(ids) + count + embedded.SPARE_TOKENS)
-    embedded.read(engine, context, ids, book_id, out_of_time=lambda: False)
+    embedded.read_into(engine, context, ids, book_id, out_of_time=lambda: False)
     return token_parts(engine, parts, context, ids, count)
 
 
@@ -321,7 +321,7 @@ class Peer:
 
     package: str
     what: str
-    rows: Callable[[Setup], dict[str, Run]] | None
+    rows: Callable[[PeerSetup], dict[str, Run]] | None
     turns: int = TURNS
 
 

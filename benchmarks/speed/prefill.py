@@ -33,7 +33,7 @@ import torch
 
 from benchmarks.lib import embedded, resumable
 from benchmarks.lib.layer_timer import Parts, timed_engine
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from benchmarks.lib.resumable import Cases
 from benchmarks.speed.forward_times import OutOfTime, read_anew
 from core.cache.full import FullKVCache
@@ -89,9 +89,9 @@ def main(arguments: list[str] | None = None) -> int:
         for length in options.contexts
     }
     left = state.measure_all(every)
-    made = table(state.done)
+    made = prefill_table(state.done)
     if options.save:
-        save(options.save, [made], {"cases": state.done, "left": left}, folder=options.folder)
+        save_result(options.save, [made], {"cases": state.done, "left": left}, folder=options.folder)
     print(json.dumps({"rows": made.rows, "left": left}))
     return 0
 
@@ -100,7 +100,7 @@ def case(
     folder: Path, ids: Sequence[int], options: argparse.Namespace, out_of_time: Callable[[], bool]
 ) -> dict[str, Any]:
     """One context. Raises OutOfTime."""
-    plan, settings = embedded.plan_for(folder, len(ids) + embedded.SPARE_TOKENS, dtype=options.dtype)
+    plan, settings = embedded.embedded_plan(folder, len(ids) + embedded.SPARE_TOKENS, dtype=options.dtype)
     found = {"transformers_s": _transformers_s(folder, plan, ids) if options.transformers else None}
     engine, parts = timed_engine(plan, settings, folder)
     shape = catalogue.find(folder.name).shape
@@ -181,12 +181,12 @@ def _best(model: LlamaModel, run: Callable[[Layer], torch.Tensor]) -> float:
 def _transformers_s(folder: Path, plan: Plan, ids: Sequence[int]) -> float:
     from benchmarks.speed import transformers_peer
 
-    model = transformers_peer.load(folder, plan, device=plan.device)
-    transformers_peer.prefill_s(model, ids[:WARM])
-    return transformers_peer.prefill_s(model, ids)
+    model = transformers_peer.load_peer(folder, plan, device=plan.device)
+    transformers_peer.peer_prefill_s(model, ids[:WARM])
+    return transformers_peer.peer_prefill_s(model, ids)
 
 
-def table(done: dict[str, dict[str, Any]]) -> Table:
+def prefill_table(done: dict[str, dict[str, Any]]) -> Table:
     """One row per context, the shortest first."""
     return Table(
         "Reading a prompt with the embedded model",
@@ -220,8 +220,8 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    embedded.add_options(parser, (1024, 4096, 8000, 16_000, 32_000))
-    resumable.add_options(parser, "prefill")
+    embedded.add_text_options(parser, (1024, 4096, 8000, 16_000, 32_000))
+    resumable.add_resume_options(parser, "prefill")
     isa.add_option(parser)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"))
     parser.add_argument("--transformers", action="store_true", help="beside it, in the same run")

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 REPO = Path(__file__).resolve().parents[2]
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 
 LAUNCHER = [sys.executable, str(REPO / "launcher.py")]
 SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
@@ -35,7 +35,7 @@ NEW_TOKENS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SummaryRun:
     """One run of summarize: wall time of the whole command, and what it said of itself."""
 
     seconds: float
@@ -70,7 +70,7 @@ def timed_page() -> float:
         app.wait(timeout=30)
 
 
-def timed_summary(book: Path) -> Summary:
+def timed_summary(book: Path) -> SummaryRun:
     """`launcher.py summarize` of the whole book, model loading included."""
     started = time.perf_counter()
     command = [
@@ -84,11 +84,11 @@ def timed_summary(book: Path) -> Summary:
         "--json",
     ]
     said = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
-    return Summary(time.perf_counter() - started, json.loads(said.stdout.splitlines()[-1]))
+    return SummaryRun(time.perf_counter() - started, json.loads(said.stdout.splitlines()[-1]))
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class QuestionRun:
     """One run of a question about the whole book: seconds from the command to the first letter, and what it
     said of itself.
     """
@@ -97,7 +97,7 @@ class Opening:
     figures: dict
 
 
-def timed_openings(book: Path, runs: int) -> tuple[list[Opening], list[Opening]]:
+def timed_openings(book: Path, runs: int) -> tuple[list[QuestionRun], list[QuestionRun]]:
     """A question in a new process, `runs` times without a snapshot of the book and `runs` times with it. The
     user's own are not touched.
     """
@@ -118,7 +118,7 @@ def timed_openings(book: Path, runs: int) -> tuple[list[Opening], list[Opening]]
     return fresh, again
 
 
-def _timed_opening(book: Path, home: str) -> Opening:
+def _timed_opening(book: Path, home: str) -> QuestionRun:
     command = [
         *LAUNCHER,
         "summarize",
@@ -140,13 +140,13 @@ def _timed_opening(book: Path, home: str) -> Opening:
     seconds = time.perf_counter() - started
     rest = said.stdout.read()
     assert said.wait() == 0, f"the command failed after {first + rest!r}"
-    return Opening(seconds, json.loads(rest.splitlines()[-1]))
+    return QuestionRun(seconds, json.loads(rest.splitlines()[-1]))
 
 
-def openings_table(book: str, fresh: list[Opening], again: list[Opening]) -> Table:
+def openings_table(book: str, fresh: list[QuestionRun], again: list[QuestionRun]) -> Table:
     """The medians side by side."""
 
-    def medians(read: Callable[[Opening], float]) -> tuple[float, float]:
+    def medians(read: Callable[[QuestionRun], float]) -> tuple[float, float]:
         return float(median(map(read, fresh))), float(median(map(read, again)))
 
     tokens = again[0].figures["prompt_tokens"]
@@ -164,7 +164,7 @@ def openings_table(book: str, fresh: list[Opening], again: list[Opening]) -> Tab
     return Table(f"A question about {book}", ("What", "read anew", "opened again"), rows, (note,))
 
 
-def table(book: str, extracts: list[float], pages: list[float], summaries: list[Summary]) -> Table:
+def startup_table(book: str, extracts: list[float], pages: list[float], summaries: list[SummaryRun]) -> Table:
     """The medians, as a reader wants them."""
     figures = [summary.figures for summary in summaries]
     rows = (
@@ -200,7 +200,7 @@ def main() -> None:
     extracts, pages = [timed_extract(book) for _ in runs], [timed_page() for _ in runs]
     summaries = [timed_summary(book) for _ in runs]
     fresh, again = timed_openings(book, given.runs)
-    made = [table(book.name, extracts, pages, summaries), openings_table(book.name, fresh, again)]
+    made = [startup_table(book.name, extracts, pages, summaries), openings_table(book.name, fresh, again)]
     details = {
         "extract_s": extracts,
         "page_s": pages,
@@ -210,7 +210,7 @@ def main() -> None:
     }
     print(json.dumps({"tables": [one.rows for one in made], **details}, indent=1, default=str))
     if given.save:
-        print(save(given.save, made, details))
+        print(save_result(given.save, made, details))
 
 
 if __name__ == "__main__":

@@ -22,16 +22,16 @@ from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from benchmarks.quality.reading.run import Program
 from benchmarks.quality.reading.scores import taken
 from benchmarks.speed.peer_processes import CLOCKS
-from core.ask import Ask
+from core.ask import Request
 from core.assembly.composition import Composer
 from core.conversation.session import Session
 from core.documents import Document, read_document
 from core.errors import UserError
-from core.events import Acceptance, Delta, Finished, Standing
+from core.events import Acceptance, Delta, Finished, SummaryDraft
 from core.model.store.catalogue import EMBEDDED
 
 _FITS = ("auto", "whole")
@@ -55,17 +55,17 @@ _COLUMNS = (
 )
 
 
-def told(
+def telling_run(
     session: Session, book: Document, fit: str, mode: str, temperature: float, clock: Callable[[], float]
 ) -> dict[str, Any] | None:
     """One telling, with its times and figures; None where the book does not fit."""
     params = {"temperature": temperature, "seed": 1, "mode": mode}
-    ask = Ask(None, book, f"{fit}/{mode}", fit=fit, params=params, fresh=True, again=temperature > 0)
+    ask = Request(None, book, f"{fit}/{mode}", fit=fit, params=params, fresh=True, again=temperature > 0)
     start, first_s, told_s, done = clock(), None, None, None
     try:
         for event in session.ask(ask):
             now = clock() - start
-            if isinstance(event, Standing) and first_s is None:
+            if isinstance(event, SummaryDraft) and first_s is None:
                 first_s = now
             elif isinstance(event, Delta) and event.text and told_s is None:
                 told_s = now
@@ -97,7 +97,7 @@ def told(
     }
 
 
-def row(fast: dict[str, Any], plain: dict[str, Any] | None) -> tuple[str | float | int | None, ...]:
+def telling_row(fast: dict[str, Any], plain: dict[str, Any] | None) -> tuple[str | float | int | None, ...]:
     """The table's line of one book, read in one way."""
     rates = (Acceptance(**fast[level]).rate for level in ("draft", "retrieval"))
     return (
@@ -132,14 +132,14 @@ def main() -> None:
     for path in given.books:
         book = read_document(path)
         for fit, warm in itertools.product(given.fits, given.temperatures):
-            made = [told(session, book, fit, mode, warm, clock) for mode in given.modes]
+            made = [telling_run(session, book, fit, mode, warm, clock) for mode in given.modes]
             made = [one for one in made if one]
             rows += made
             for one in made:
                 print({name: value for name, value in one.items() if name != "text"}, flush=True)
             if made:
                 plain = made[1] if len(made) > 1 else None
-                lines.append(row(made[0], plain))
+                lines.append(telling_row(made[0], plain))
                 print("same text:", plain and plain["text"] == made[0]["text"], flush=True)
     session.close()
     if given.save:
@@ -147,7 +147,7 @@ def main() -> None:
             "Told once by TriForce and once by plain decoding in one run: at temperature 0 the same text. "
             "Told: sentences that do not share eight words in a row with the book. " + _NOTES[given.clock],
         )
-        save(given.save, (Table("Summaries told", _COLUMNS, tuple(lines), notes),), {"rows": rows})
+        save_result(given.save, (Table("Summaries told", _COLUMNS, tuple(lines), notes),), {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.lib.embedded import plan_for
-from benchmarks.lib.results import RESULTS, Table, save
+from benchmarks.lib.embedded import embedded_plan
+from benchmarks.lib.results import RESULTS, Table, save_result
 from core.backend.base import Backend
 from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVShape, TargetKVCache
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         found = {
             "link": [list(row) for row in link(backend, BLOCKS_MIB, LINK_BYTES)],
-            "overlap": overlap(backend),
+            "overlap": overlap_times(backend),
         }
         made = [
             Table(
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     details = {"memory": rows, **found}
     if options.save:
-        save(options.save, made, details, folder=options.folder)
+        save_result(options.save, made, details, folder=options.folder)
     print(json.dumps({"tables": [[table.title, table.columns, table.rows, table.notes] for table in made]}))
     return 0
 
@@ -190,7 +190,7 @@ OVERLAP_COLUMNS = (
 )
 
 
-def overlap(
+def overlap_times(
     backend: Backend,
     shape: KVShape = SHAPE,
     *,
@@ -299,7 +299,7 @@ def _slow(found: dict[str, Any], planned_gb_per_s: float) -> tuple[str, ...]:
     """What the product would tell its reader of passes like these, at the rate that the planner assumes for
     this card.
     """
-    plan, _ = plan_for(Path(EMBEDDED), 0)
+    plan, _ = embedded_plan(Path(EMBEDDED), 0)
     planned = replace(plan, pcie_gb_per_s=planned_gb_per_s, expected_middle_ms=0.0)
     passes = _Passes(REPEATS, REPEATS * found["together_ms"] / 1e3, REPEATS * found["bytes"])
     note = slow_note(planned, passes)

@@ -19,7 +19,7 @@ from core.planning.plan import Plan
 from core.training.target import in_transformers
 
 
-def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
+def load_peer(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
     """The model in the plan's dtype, on all the plan's threads; stretched by YaRN where the plan stretches it
     (core.model.rope).
     """
@@ -35,7 +35,7 @@ def load(folder: Path, plan: Plan, *, device: str = "cpu") -> Any:
     return in_transformers(folder, getattr(torch, plan.dtype), config=config).to(device)
 
 
-def prefill_s(model: Any, ids: Sequence[int]) -> float:
+def peer_prefill_s(model: Any, ids: Sequence[int]) -> float:
     """Seconds to read a prompt, with its KV kept and the logits of its last token."""
     prompt, started = torch.tensor([list(ids)], device=model.device), time.perf_counter()
     with torch.inference_mode():
@@ -71,7 +71,9 @@ class Clock(BaseStreamer):
         """Nothing more comes."""
 
 
-def answer(model: Any, ids: Sequence[int], count: int, **how: Any) -> tuple[float, list[int], list[float]]:
+def peer_answer(
+    model: Any, ids: Sequence[int], count: int, **how: Any
+) -> tuple[float, list[int], list[float]]:
     """Greedy: seconds until the first token, the tokens, and the seconds of each but the first. `how` goes to
     generate().
     """
@@ -93,7 +95,7 @@ def answer(model: Any, ids: Sequence[int], count: int, **how: Any) -> tuple[floa
     return given[0][1] - started, out[0, len(ids) :].tolist(), times
 
 
-def load_draft(folder: Path, target: Any) -> Any:
+def load_peer_draft(folder: Path, target: Any) -> Any:
     """A trained draft (core.model.loader.load_draft) for `generate(assistant_model=...)`: the target's
     embedding, and its output rows of the tokens that the draft's head covers."""
     weights = load_file(folder / "model.safetensors")

@@ -18,26 +18,26 @@ from core.backend.cpu.threads import bound_spinning
 
 bound_spinning()
 
-from benchmarks.lib.results import Table, save
+from benchmarks.lib.results import Table, save_result
 from core.config import load_settings
-from core.tuning.run_tuning import report_text, to_json, tune
+from core.tuning.run_tuning import report_text, run_tuning, tuning_json
 
 
 def main() -> int:
     """One tuning run."""
     options = _arguments()
     settings = load_settings(None, {"model": options.model, "context_tokens": options.context})
-    done = tune(settings, report=_progress, books=options.book or ())
+    done = run_tuning(settings, report=_progress, books=options.book or ())
     print(report_text(done))
-    details = to_json(done)
+    details = tuning_json(done)
     del details["file"], details["tuned"]["folder"]  # where this user keeps things is no result
     if options.save:
-        save(options.save, tables(details), details)
+        save_result(options.save, tuning_tables(details), details)
     print(json.dumps(details))
     return 0
 
 
-def tables(found: dict[str, Any]) -> list[Table]:
+def tuning_tables(found: dict[str, Any]) -> list[Table]:
     """Default and choice, and what each selection was accepted."""
     rows = [
         (

@@ -13,7 +13,7 @@ from core import paths
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache, host_pieces
-from core.cache.segment import Swept
+from core.cache.segment import SegmentSizes
 from core.config import Settings
 from core.hardware.measured import PAGE_LOCKED, Measurements
 from core.model.llama import LlamaModel
@@ -42,7 +42,7 @@ _WORK = (WORK_PREFILL, WORK_DECODE, KV_DECODED)
 _CPU_BLOCK_TOKENS = 512
 
 
-class Room:
+class CacheFactory:
     """Makes the target model's caches, and plans anew when the device has less room than planned."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Room:
             "dtype": kv_type(plan),
         }
 
-    def _swept(self, tokens: int) -> Swept | None:
+    def _swept(self, tokens: int) -> SegmentSizes | None:
         """How a prefill of a cache for so many tokens is swept; None where it is not, or where two whole
         layers take no more.
         """
@@ -113,7 +113,7 @@ class Room:
         segment = min(plan.prefill_segment_tokens, held)
         if swept_tokens(segment, size, plan.staging_blocks, plan.retrieval_chunk) >= 2 * held:
             return None
-        return Swept(segment, self._model.config.heads, sweep_step(plan.retrieval_chunk))
+        return SegmentSizes(segment, self._model.config.heads, sweep_step(plan.retrieval_chunk))
 
     def _layers_that_fit(self, tokens: int) -> int:
         """The plan's on-chip layers are for its whole context: of a shorter one the same room holds more,

@@ -17,9 +17,9 @@ from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
 from core.decoding.drafters import (
     Drafter,
+    DraftingModel,
     EmptyDrafter,
     FirstDrafter,
-    Model,
     ModelDrafter,
     NgramDrafter,
     VerifiedDrafter,
@@ -29,8 +29,8 @@ from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.hardware.measured import Measurements
-from core.model.cuda_graphs import ShortPasses
-from core.model.graph_warmup import prepared, told
+from core.model.cuda_graphs import GraphedForward
+from core.model.graph_warmup import warmed_up, warmup_note
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
 
@@ -55,8 +55,8 @@ class Composer:
         self._plan, self._model, self._randomness, self._clock = plan, model, randomness, clock
         self._middle_model, self._draft = model.drafting, draft and draft.drafting
         # of the target over a retrieval cache of the plan's budget
-        self._middle_passes: ShortPasses | None = None
-        self._draft_passes: ShortPasses | None = None  # of the draft model
+        self._middle_passes: GraphedForward | None = None
+        self._draft_passes: GraphedForward | None = None  # of the draft model
         self._middle_store: KVStore | None = None  # of the last retrieval cache
 
     def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Composer:
             log.warning("no memory to prepare short passes: %s", error)
             self._model.backend.release()
         return tuple(
-            told(level, passes)
+            warmup_note(level, passes)
             for level, passes in (("middle", self._middle_passes), ("draft", self._draft_passes))
             if passes
         )
@@ -91,12 +91,12 @@ class Composer:
         model: LlamaModel,
         cache: RetrievalKVCache | StreamingKVCache,
         measured: Measurements | None,
-    ) -> ShortPasses:
+    ) -> GraphedForward:
         """A draft of `middle_gamma` tokens makes a pass of one row more; the draft model's cache lags by as
         much after a lookup.
         """
         rows = range(1, self._plan.middle_gamma + 2)
-        return prepared(
+        return warmed_up(
             level, model, cache, rows, only_faster=self._plan.cuda_graphs == "auto", measured=measured
         )
 
@@ -186,7 +186,7 @@ class Composer:
     def _middle(
         self,
         below: Drafter,
-        model: Model,
+        model: DraftingModel,
         cache: RetrievalKVCache | StreamingKVCache,
         params: Params,
         context_tokens: int,

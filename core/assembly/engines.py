@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core import paths
-from core.assembly.cache_factory import Replan, Room, kv_type
+from core.assembly.cache_factory import CacheFactory, Replan, kv_type
 from core.assembly.composition import Composer
 from core.assembly.models import load_models, new_backend
 from core.backend.base import Backend
@@ -46,7 +46,7 @@ def build_engine(
     backend = backend or new_backend(plan, settings)
     model, draft = load_models(plan, backend, model_dir, draft_dir, progress)
     _remember(backend)
-    room = Room(plan, settings, model, replan)
+    room = CacheFactory(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)
     notes = (*room.plan.notes, *backend.notes, *composed.prepare(Measurements(paths.data_dir())))
@@ -72,7 +72,7 @@ def _remember(backend: Backend) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class TuningBench:
     """What a tuner measures with: engines of any plan over the same weights, a pass of the draft model."""
 
     engine: Callable[[Plan], Engine]
@@ -86,7 +86,7 @@ def build_bench(
     *,
     draft_dir: Path | None = None,
     progress: Progress | None = None,
-) -> Bench:
+) -> TuningBench:
     """The models of a plan, loaded once. Its engines launch every pass anew, also where `build_engine` would
     replay it.
 
@@ -97,12 +97,12 @@ def build_bench(
     model, draft = load_models(longest, new_backend(plan, settings), model_dir, draft_dir, progress)
 
     def engine(other: Plan) -> Engine:
-        return engine_over(Room(other, settings, model), other, model, Composer(other, model, draft))
+        return engine_over(CacheFactory(other, settings, model), other, model, Composer(other, model, draft))
 
-    return Bench(engine, Composer(longest, model, draft).draft_pass() if draft is not None else None)
+    return TuningBench(engine, Composer(longest, model, draft).draft_pass() if draft is not None else None)
 
 
-def engine_over(room: Room, plan: Plan, model: LlamaModel, composer: Composer) -> Engine:
+def engine_over(room: CacheFactory, plan: Plan, model: LlamaModel, composer: Composer) -> Engine:
     """An engine over weights that are loaded, which keeps nothing on disk."""
     return Engine(
         model,

@@ -20,7 +20,7 @@ from core.errors import UserError
 from core.events import Progress
 from core.hardware.cpu import cpu_flags
 from core.hardware.facts import GIB
-from core.hardware.measured import Measurements, Trials
+from core.hardware.measured import DeviceTrials, Measurements
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
 from core.planning.budget import CUDA_CONTEXT_BYTES
@@ -51,9 +51,9 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
     return cpu_backend(dtypes[plan.computes], storage=dtypes[plan.dtype], threads=plan.threads)
 
 
-def kernel_trials(device: str) -> Trials:
+def kernel_trials(device: str) -> DeviceTrials:
     """What is known of kernels that broke the program there."""
-    return Trials(Measurements(paths.data_dir()), device)
+    return DeviceTrials(Measurements(paths.data_dir()), device)
 
 
 def cpu_backend(

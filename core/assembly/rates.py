@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.hardware.cpu import cpu_flags, cpu_name
 from core.hardware.facts import CpuRates
 from core.hardware.measured import CPU_RATES, Measurements
@@ -89,11 +89,11 @@ def _products(backend: Backend, usual: CpuRates) -> float:
     return _times_as_fast(multiply, read_s, row_s)
 
 
-def _codes() -> Planes:
+def _codes() -> QuantizedMatrix:
     rows, columns = _MATRIX
     factors = torch.full((rows, columns // 32), 0.01).half()
     low = torch.full((rows, columns // 2), 0x55, dtype=torch.uint8)
-    return Planes(4, 32, low, factors, offset=-factors)
+    return QuantizedMatrix(4, 32, low, factors, offset=-factors)
 
 
 def _attention(backend: Backend, usual: CpuRates) -> float:

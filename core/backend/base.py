@@ -8,11 +8,11 @@ from typing import Protocol
 
 import torch
 
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DeviceMemory:
     """What this process holds of the device's memory, and what it could still have."""
 
     used_bytes: int
@@ -25,7 +25,7 @@ class Linear(Protocol):
     def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """A matrix of which rows are read: ids [n] -> [n, columns]. A tensor is one."""
 
     def __getitem__(self, ids: torch.Tensor) -> torch.Tensor: ...
@@ -44,7 +44,7 @@ class LayerParts(Protocol):
     k_norm: torch.Tensor | None
 
 
-class InOne(Protocol):
+class FusedLayers(Protocol):
     """A model's layers and the norm behind them, for few rows at once."""
 
     def __call__(
@@ -55,7 +55,7 @@ class InOne(Protocol):
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
         """x [n, hidden] through all layers over the first `start` rows of a cache, which get the n rows of
         this pass behind them. A row among many gets the bits it gets alone.
@@ -69,7 +69,7 @@ class InOne(Protocol):
 
 
 @dataclass(slots=True)
-class Sums:
+class ScoreRequest:
     """Asks attention for what `Backend.chunk_lse` gives of its first query over the keys that one sees, a
     last chunk that is cut by the end of a single block among them. `found` stays None where that is not left
     on the way: then it is to be asked for.
@@ -78,16 +78,16 @@ class Sums:
     chunk: int
     found: torch.Tensor | None = None
 
-    def of(self, layer: int) -> Sums:
+    def of(self, layer: int) -> ScoreRequest:
         """Those of one layer, of a pass through several."""
-        return Sums(self.chunk, None if self.found is None else self.found[layer])
+        return ScoreRequest(self.chunk, None if self.found is None else self.found[layer])
 
 
 Replay = Callable[[], torch.Tensor]
 Mark = object  # a place in the order of copies; what it is inside is the backend's business
 
 
-class Copies(Protocol):
+class HostCopies(Protocol):
     """Carries keys and values between host memory and the device, in the order asked for, behind the
     computation.
 
@@ -148,7 +148,7 @@ class Backend(Protocol):
         """Whether the device has failed for good: whatever this process asks of it fails from now on."""
         ...
 
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceMemory:
         """The device's memory as it is now."""
         ...
 
@@ -179,7 +179,7 @@ class Backend(Protocol):
         """
         ...
 
-    def copies(self) -> Copies:
+    def copies(self) -> HostCopies:
         """A new carrier between host memory and this device."""
         ...
 
@@ -187,7 +187,7 @@ class Backend(Protocol):
         """Prepares `weight` [out, in] for repeated products."""
         ...
 
-    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None) -> Linear:
+    def coded(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None) -> Linear:
         """Prepares matrices that stay in codes, one above the other, for products with exactly their
         weights.
         """
@@ -199,7 +199,7 @@ class Backend(Protocol):
         """
         ...
 
-    def coded_rows(self, planes: Planes) -> Rows:
+    def coded_rows(self, planes: QuantizedMatrix) -> RowSource:
         """The rows of a matrix that stays in codes, by number."""
         ...
 
@@ -216,7 +216,7 @@ class Backend(Protocol):
         kv_heads: int,
         head_dim: int,
         eps: float,
-    ) -> InOne | None:
+    ) -> FusedLayers | None:
         """Prepares a model's layers and the norm behind them for passes of few rows; None where the layers
         are to be computed one by one.
         """
@@ -236,7 +236,7 @@ class Backend(Protocol):
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> torch.Tensor:
         """Attention of queries over block-major keys and values, without dropout, scaled by head_dim ** -0.5.
 
@@ -255,7 +255,7 @@ class Backend(Protocol):
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`attend` over some of the keys, to be joined by `merge`: out and the log-sum-exp of the scaled
         scores, fp32 [n, heads].
@@ -272,7 +272,7 @@ class Backend(Protocol):
         v: torch.Tensor,
         *,
         length: int,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`total`, which `attend_part` or this gave for the same queries, joined with attention over `length`
         other keys, which every query sees. Written into `total`, which is returned.

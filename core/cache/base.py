@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.shared.kv_rows import as_rows, row_bytes, row_width
 
 
@@ -32,12 +32,12 @@ class KVShape:
         return 2 * self.kv_heads * row_bytes(self.head_dim, dtype)
 
 
-class InPlace(NamedTuple):
+class InPlaceRows(NamedTuple):
     """Where a pass may write its rows, of all layers, and attend to those before them."""
 
     store: KVStore  # on the device
     start: int  # the first new row
-    sums: Sums | None = None  # asked of its attention
+    sums: ScoreRequest | None = None  # asked of its attention
 
 
 class KVCache(Protocol):
@@ -67,11 +67,11 @@ class KVCache(Protocol):
         """
         ...
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """None: by `attend` alone."""
         ...
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """Such a pass wrote its rows; it asked [layers, n, heads, head_dim], rotated, and may have left the
         sums of its place. Before `advance`.
         """
@@ -113,14 +113,14 @@ class SlotCache(KVCache, Protocol):
         """Rotary position and slot of the next token."""
         ...
 
-    def fixed(self, n: int) -> Fixed:
+    def fixed(self, n: int) -> GraphInputs:
         """What stands for this cache, and for any other over the same store, in a recorded pass of `n`
         rows.
         """
         ...
 
 
-class Fixed(Protocol):
+class GraphInputs(Protocol):
     """What a pass of a fixed number of rows asks of a cache, by tensors alone."""
 
     rotates_on_read: bool
@@ -130,15 +130,15 @@ class Fixed(Protocol):
         ...
 
     def positions(self, n: int) -> torch.Tensor: ...
-    def in_place(self) -> InPlace | None: ...
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None: ...
+    def in_place(self) -> InPlaceRows | None: ...
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None: ...
     def attend(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor: ...
     def advance(self, n: int) -> None: ...
 
 
-class Observer(Protocol):
+class KeyHook(Protocol):
     """Is shown keys while they are on the device: once per layer and pass, or once for each part of a layer's
     keys.
     """
@@ -169,7 +169,7 @@ class TargetKVCache(KVCache, Protocol):
     shape: KVShape
     dtype: torch.dtype  # of its rows
     block_tokens: int
-    observer: Observer | None
+    observer: KeyHook | None
     observed_chunk: int | None  # the chunk of which the observer takes sums
     witness: Witness | None
 
@@ -236,23 +236,25 @@ class TargetKVCache(KVCache, Protocol):
         ...
 
 
-def wanted_sums(cache: TargetKVCache) -> Sums | None:
+def wanted_sums(cache: TargetKVCache) -> ScoreRequest | None:
     """What a pass over `cache` should leave on the way."""
     wanted = cache.observer is not None and cache.observed_chunk
-    return Sums(cache.observed_chunk) if wanted else None
+    return ScoreRequest(cache.observed_chunk) if wanted else None
 
 
-class Observed:
+class ObservedAttention:
     """One attention over a layer's keys, or some of them, and who is shown them: `sums` is handed to
     attention, unless it `left` them before, and `show` called behind it.
     """
 
-    def __init__(self, cache: TargetKVCache, layer: int, q: torch.Tensor, left: Sums | None = None) -> None:
+    def __init__(
+        self, cache: TargetKVCache, layer: int, q: torch.Tensor, left: ScoreRequest | None = None
+    ) -> None:
         self._observer, self._layer, self._q = cache.observer, layer, q
         self.sums = left or wanted_sums(cache)
 
     def show(self, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
-        """See Observer."""
+        """See KeyHook."""
         if self._observer is None:
             return
         left = {} if self.sums is None or self.sums.found is None else {"sums": self.sums.found}

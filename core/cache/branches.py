@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from core.backend.base import Backend, Sums
+from core.backend.base import Backend, ScoreRequest
 from core.backend.shared.merge import merge
-from core.cache.base import InPlace, TargetKVCache
+from core.cache.base import InPlaceRows, TargetKVCache
 
 
 class Branches:
@@ -52,11 +52,11 @@ class Branches:
         own = _own(q.float(), self._k[layer, :, : step + 1], self._v[layer, :, : step + 1])
         return merge(out, lse, *own)[0].to(q.dtype)
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """See KVCache. The rows do not follow one another."""
         return None
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """See KVCache. There is no such pass."""
 
     def advance(self, n: int) -> None:

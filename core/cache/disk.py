@@ -35,7 +35,7 @@ _STALE_PART_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class SnapshotUsage:
     """What the snapshots take."""
 
     bytes: int = 0
@@ -43,7 +43,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBook:
     """What is stored of one book. `tokens`: for one model."""
 
     bytes: int = 0
@@ -60,20 +60,22 @@ class SnapshotFolder:
         """Where the snapshots of one book lie for one model; need not exist."""
         return self.root / _short(model_key) / _short(book_id)
 
-    def usage(self) -> Usage:
+    def usage(self) -> SnapshotUsage:
         """Bytes and books of all models together."""
         found = list(self._files())
-        return Usage(sum(size for _, size, _ in found), len({path.parent.name for path, _, _ in found}))
+        return SnapshotUsage(
+            sum(size for _, size, _ in found), len({path.parent.name for path, _, _ in found})
+        )
 
-    def stored(self, model_name: str) -> dict[str, Stored]:
+    def stored(self, model_name: str) -> dict[str, StoredBook]:
         """What is stored of each book, by the name of its folder here (`folder_name`): all bytes, and the
         tokens of the model whose folder is called `model_name`.
         """
-        found: dict[str, Stored] = {}
+        found: dict[str, StoredBook] = {}
         for path, size, _ in self._files():
-            before = found.get(path.parent.name, Stored())
+            before = found.get(path.parent.name, StoredBook())
             own = BLOCK_TOKENS if path.parent.parent.name == model_name else 0
-            found[path.parent.name] = Stored(before.bytes + size, before.tokens + own)
+            found[path.parent.name] = StoredBook(before.bytes + size, before.tokens + own)
         return found
 
     def forget(self, book_id: str) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import torch
 
-from core.backend.base import Backend, Sums
-from core.cache.base import InPlace, KVStore
+from core.backend.base import Backend, ScoreRequest
+from core.cache.base import InPlaceRows, KVStore
 
 Rotate = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -56,11 +56,11 @@ class FixedRows:
             keys = self._rotate(layer, keys.transpose(0, 1), self._all_slots).transpose(0, 1)
         return self._backend.attend_slots(q, keys, values, slots=self._slots)
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """See KVCache. Where rows go is data here."""
         return None
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """See KVCache. There is no such pass."""
 
     def advance(self, n: int) -> None:

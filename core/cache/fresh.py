@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.base import Backend, Copies, Mark
+from core.backend.base import Backend, HostCopies, Mark
 from core.cache.base import KVShape
 from core.cache.host import Pair
 from core.cache.stored import StoredBlocks, device_store
@@ -19,7 +19,7 @@ class FreshRows:
         self,
         stored: StoredBlocks,
         backend: Backend,
-        copies: Copies,
+        copies: HostCopies,
         shape: KVShape,
         *,
         tokens: int,

@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 import torch
 
-from core.backend.base import Backend, Sums
-from core.backend.shared.kv_rows import numbers
-from core.cache.base import InPlace, KVShape, KVStore, Observed, Observer, Witness, pieces, wanted_sums
+from core.backend.base import Backend, ScoreRequest
+from core.backend.shared.kv_rows import dequantized
+from core.cache.base import (
+    InPlaceRows,
+    KeyHook,
+    KVShape,
+    KVStore,
+    ObservedAttention,
+    Witness,
+    pieces,
+    wanted_sums,
+)
 
 
 class FullKVCache:
@@ -40,7 +49,7 @@ class FullKVCache:
         self.dtype = self.store.dtype
         self.length = 0
         self.committed = 0
-        self.observer: Observer | None = None
+        self.observer: KeyHook | None = None
         self.observed_chunk: int | None = None
         self.witness: Witness | None = None
 
@@ -67,7 +76,7 @@ class FullKVCache:
         """See TargetKVCache."""
         for block, inside, _, count in pieces(start, end - start, self.block_tokens):
             rows = self.store.k[layer, block, kv_head, inside : inside + count]
-            yield numbers(rows, self.shape.head_dim, self.backend.dtype)
+            yield dequantized(rows, self.shape.head_dim, self.backend.dtype)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """See TargetKVCache."""
@@ -98,22 +107,22 @@ class FullKVCache:
         self.store.write(layer, start, k, v)
         end = start + k.shape[0]
         keys, values = self.store.filled(layer, end)
-        observed = Observed(self, layer, q)
+        observed = ObservedAttention(self, layer, q)
         out = self.backend.attend(q, keys, values, length=end, causal=True, sums=observed.sums)
         observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """See KVCache."""
-        return InPlace(self.store, self.length, wanted_sums(self))
+        return InPlaceRows(self.store, self.length, wanted_sums(self))
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """See KVCache. Who watches is shown every layer, as if it were computed now."""
         end = self.length + q.shape[1]
         for layer in range(self.shape.layers if self.witness or self.observer else 0):
             if self.witness is not None:
                 self.witness(layer, q[layer], self.length)
-            observed = Observed(self, layer, q[layer], sums and sums.of(layer))
+            observed = ObservedAttention(self, layer, q[layer], sums and sums.of(layer))
             observed.show(self.store.filled(layer, end)[0], start=0, length=end, own=q.shape[1])
 
     def advance(self, n: int) -> None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.base import Backend, Copies, Mark
+from core.backend.base import Backend, HostCopies, Mark
 from core.backend.shared.kv_rows import row_width
 from core.cache.base import KVShape
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 
 
-class HostKV:
+class HostBlocks:
     """Blocks [first_block, blocks) of one layer, in the shared layout and in rows of `dtype`, page-locked as
     far as the backend can.
     """
@@ -22,7 +22,7 @@ class HostKV:
         self,
         shape: KVShape,
         backend: Backend,
-        copies: Copies,
+        copies: HostCopies,
         *,
         first_block: int,
         blocks: int,
@@ -67,10 +67,10 @@ class HostKV:
         ) * per_block + index % per_block
 
 
-class Gather:
+class RowGather:
     """Scattered rows from host memory to the device through two page-locked buffers in turn."""
 
-    def __init__(self, backend: Backend, copies: Copies, dtype: torch.dtype) -> None:
+    def __init__(self, backend: Backend, copies: HostCopies, dtype: torch.dtype) -> None:
         self._backend, self._copies, self._dtype = backend, copies, dtype
         self._buffers: list[torch.Tensor] = [backend.host_memory((0,), dtype) for _ in range(2)]
         self._read: list[Mark] = [copies.mark()] * 2

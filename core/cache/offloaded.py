@@ -22,12 +22,12 @@ from collections.abc import Collection, Iterator
 
 import torch
 
-from core.backend.base import Backend, Copies, Sums
-from core.backend.shared.kv_rows import numbers
-from core.cache.base import InPlace, KVShape, KVStore, Observed, Observer, Witness, pieces
+from core.backend.base import Backend, HostCopies, ScoreRequest
+from core.backend.shared.kv_rows import dequantized
+from core.cache.base import InPlaceRows, KeyHook, KVShape, KVStore, ObservedAttention, Witness, pieces
 from core.cache.fresh import FreshRows, landing_bytes
 from core.cache.host import Pair
-from core.cache.segment import Swept, SweptLayers, WholeLayers
+from core.cache.segment import SegmentSizes, SweptLayers, WholeLayers
 from core.cache.stored import StoredBlocks, host_bytes
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
@@ -58,7 +58,7 @@ class OffloadedKVCache:
         resident_blocks: int | None = None,
         staging_blocks: int = 3,
         fresh_tokens: int = 96,
-        swept: Swept | None = None,
+        swept: SegmentSizes | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
@@ -81,7 +81,7 @@ class OffloadedKVCache:
         self._whole_layers = resident_blocks is None
         self._fresh_tokens, self._staging_blocks, self._swept = fresh_tokens, staging_blocks, swept
         self._lay_out()
-        self.observer: Observer | None = None
+        self.observer: KeyHook | None = None
         self.observed_chunk: int | None = None
         self.witness: Witness | None = None
         self.length = self.committed = 0
@@ -174,11 +174,11 @@ class OffloadedKVCache:
         if self.witness is not None:
             self.witness(layer, q, self.length + offset)
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """See KVCache. Most rows are elsewhere."""
         return None
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """See KVCache. There is no such pass."""
 
     def advance(self, n: int) -> None:
@@ -225,7 +225,7 @@ class OffloadedKVCache:
             self._written = self._segment.places.written
         self._in_segment = self._in_stream = False
 
-    def keep_on_device(self, layers: int, *, swept: Swept | None = None) -> None:
+    def keep_on_device(self, layers: int, *, swept: SegmentSizes | None = None) -> None:
         """Only the first `layers` layers stay on the device; the committed rows of the others go to host
         memory, all else of the pass that was under way is gone. `swept`: as when it was made. Raises
         MemoryError, and the backend's way of saying that the device is full: then the cache is of no more
@@ -269,7 +269,7 @@ class OffloadedKVCache:
         self._copies.finish(self._written)
         for block, inside, _, count in pieces(start, end - start, self.block_tokens):
             rows = self._stored.block(layer, block)[0][kv_head, inside : inside + count]
-            yield numbers(rows, self.shape.head_dim, self.backend.dtype)
+            yield dequantized(rows, self.shape.head_dim, self.backend.dtype)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """See TargetKVCache."""
@@ -335,7 +335,7 @@ class OffloadedKVCache:
         store.write(0, start, k, v)
         end = start + k.shape[0]
         keys, values = store.filled(0, end)
-        observed = Observed(self, layer, q)
+        observed = ObservedAttention(self, layer, q)
         out = self.backend.attend(q, keys, values, length=end, causal=True, sums=observed.sums)
         observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
@@ -345,7 +345,7 @@ class OffloadedKVCache:
     def _attend_streamed(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         n, place = k.shape[0], self._place[layer]
         own = self._fresh.write(place, k, v)
-        observed = Observed(self, layer, q)
+        observed = ObservedAttention(self, layer, q)
         total = self.backend.attend_part(q, *own, length=n, causal=True, sums=observed.sums)
         resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
         if resident:
@@ -357,7 +357,7 @@ class OffloadedKVCache:
 
     def _join(self, total: Part, layer: int, q: torch.Tensor, buffer: Pair, start: int, length: int) -> None:
         """The attention over earlier tokens [start, start + length) goes into `total`."""
-        observed = Observed(self, layer, q)
+        observed = ObservedAttention(self, layer, q)
         self.backend.attend_more(total, q, *buffer, length=length, sums=observed.sums)
         observed.show(buffer[0], start=start, length=length, own=0)
 
@@ -381,5 +381,5 @@ def host_pieces(
     return [nbytes for pair in (*streamed, landing) for nbytes in pair]
 
 
-def _drain(copies: Copies) -> None:
+def _drain(copies: HostCopies) -> None:
     copies.finish(copies.mark())

@@ -20,19 +20,19 @@ _KEYS_AT_ONCE = 4096  # bounds what one step takes of a device's memory
 _MOST_ROWS = 32  # queries that are scored at once; of more, every second, third ...
 
 
-class Head(NamedTuple):
+class AttentionHead(NamedTuple):
     """One attention head of a model, counted from 0."""
 
     layer: int
     head: int
 
 
-class Looking:
+class QueryRecorder:
     """Queries of `heads` at tokens from `first` on. A pass that begins at an earlier token than the last one
     ended replaces what it feeds again, so a rejected draft leaves no trace. `group`: query heads per KV head.
     """
 
-    def __init__(self, heads: Sequence[Head], *, group: int) -> None:
+    def __init__(self, heads: Sequence[AttentionHead], *, group: int) -> None:
         self.heads, self._group = tuple(heads), group
         self._layers: dict[int, tuple[int, ...]] = {
             layer: tuple(one.head for one in self.heads if one.layer == layer)
@@ -88,7 +88,7 @@ class Looking:
                 for one, rows in zip(self.heads, queries, strict=True)
             ]
 
-    def _queries(self, head: Head, tokens: range) -> torch.Tensor | None:
+    def _queries(self, head: AttentionHead, tokens: range) -> torch.Tensor | None:
         """The kept queries [rows, head_dim] of a head at `tokens`."""
         place = self._layers[head.layer].index(head.head)
         parts = [
@@ -100,7 +100,7 @@ class Looking:
 
 
 def _attention(
-    cache: TargetKVCache, head: Head, kv_head: int, rows: torch.Tensor, borders: Sequence[int]
+    cache: TargetKVCache, head: AttentionHead, kv_head: int, rows: torch.Tensor, borders: Sequence[int]
 ) -> torch.Tensor:
     """What the queries [rows, head_dim] pay to each token of the text, [tokens]: their mean."""
     pieces = [

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.shared.slots import STEP
-from core.cache.base import InPlace, KVStore, TargetKVCache
+from core.cache.base import InPlaceRows, KVStore, TargetKVCache
 from core.cache.fixed import FixedRows
 from core.cache.selection import ByMass, Policy
 
@@ -82,11 +82,11 @@ class RetrievalKVCache:
         keys, values = self.store.filled(layer, end)
         return self.backend.attend(q, keys, values, length=end, causal=True)
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """See KVCache."""
-        return InPlace(self.store, self._slot(self.length))
+        return InPlaceRows(self.store, self._slot(self.length))
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """See KVCache. Nobody asks what a middle pass looked at."""
 
     def place(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from core.backend.base import Copies, Mark
+from core.backend.base import HostCopies, Mark
 from core.cache.host import Pair
 from core.cache.stored import StoredBlocks
 
@@ -17,7 +17,7 @@ class Ring:
     the order of a whole pass: the bus does not rest between layers.
     """
 
-    def __init__(self, stored: StoredBlocks, copies: Copies, k: torch.Tensor, v: torch.Tensor) -> None:
+    def __init__(self, stored: StoredBlocks, copies: HostCopies, k: torch.Tensor, v: torch.Tensor) -> None:
         self._stored, self._copies, self._buffers = stored, copies, (k, v)
         self._end = 0
         self._queue: Iterator[tuple[int, int]] = iter(())  # (layer, block) still to be fetched

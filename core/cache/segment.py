@@ -17,15 +17,15 @@ from dataclasses import dataclass
 
 import torch
 
-from core.backend.base import Backend, Copies, Mark
-from core.cache.base import KVShape, KVStore, Observer, pieces
+from core.backend.base import Backend, HostCopies, Mark
+from core.cache.base import KeyHook, KVShape, KVStore, pieces
 from core.cache.host import Pair
 from core.cache.ring import Ring
 from core.cache.stored import StoredBlocks, device_store
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SegmentSizes:
     """Of segments of up to `tokens` rows of `heads` query heads. `step`: a number of tokens that divides a
     block and is a multiple of the chunks that an observer scores.
     """
@@ -35,12 +35,12 @@ class Swept:
     step: int
 
 
-class Places:
+class LayerBuffers:
     """Rows of two streamed layers, the one at work and the next, from token `base` on: that is 0, or with a
     `step` its last multiple before the segment. `written`: behind what went to host memory so far.
     """
 
-    def __init__(self, stored: StoredBlocks, copies: Copies, store: KVStore, *, step: int | None) -> None:
+    def __init__(self, stored: StoredBlocks, copies: HostCopies, store: KVStore, *, step: int | None) -> None:
         self._stored, self._copies, self._store, self._step = stored, copies, store, step
         self._streamed = list(stored.host)
         self._place = {layer: place for place, layer in enumerate(self._streamed)}
@@ -126,7 +126,7 @@ class WholeLayers:
         self,
         stored: StoredBlocks,
         backend: Backend,
-        copies: Copies,
+        copies: HostCopies,
         shape: KVShape,
         *,
         staging_blocks: int,
@@ -134,7 +134,7 @@ class WholeLayers:
     ) -> None:
         tokens, places = stored.blocks * stored.block_tokens, 2 if stored.host else 0
         store = device_store(shape, backend, places, tokens, stored.block_tokens, dtype)
-        self._backend, self.places = backend, Places(stored, copies, store, step=None)
+        self._backend, self.places = backend, LayerBuffers(stored, copies, store, step=None)
         self.ring = Ring(
             stored, copies, *(part.flatten(0, 1)[:staging_blocks] for part in (store.k, store.v))
         )
@@ -151,7 +151,7 @@ class WholeLayers:
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
-        observer: Observer | None,
+        observer: KeyHook | None,
     ) -> torch.Tensor:
         """Rows from `start` on over everything up to them."""
         (keys, values), held = self.places.write(layer, start, k, v)
@@ -168,18 +168,18 @@ class SweptLayers:
         self,
         stored: StoredBlocks,
         backend: Backend,
-        copies: Copies,
+        copies: HostCopies,
         shape: KVShape,
         *,
         staging_blocks: int,
         dtype: torch.dtype,
-        swept: Swept,
+        swept: SegmentSizes,
     ) -> None:
         assert stored.block_tokens % swept.step == 0, (stored.block_tokens, swept.step)
         self._stored, self._backend, self._streamed = stored, backend, list(stored.host)
         places, tokens = (2 if self._streamed else 0), (-(-swept.tokens // swept.step) + 1) * swept.step
         own = device_store(shape, backend, places, tokens, tokens, dtype)
-        self.places = Places(stored, copies, own, step=swept.step)
+        self.places = LayerBuffers(stored, copies, own, step=swept.step)
         buffers = device_store(
             shape,
             backend,
@@ -199,7 +199,7 @@ class SweptLayers:
         self.most_rows = swept.tokens
         self.nbytes = sum(one.nbytes for one in (own, buffers, self._q, *self._total))
         self._first = 0  # token of the segment's first row
-        self._chunks: list[tuple[slice, Observer | None]] = []
+        self._chunks: list[tuple[slice, KeyHook | None]] = []
         self._held: tuple[Pair, int] | None = None  # the segment's rows of the layer at work
 
     def begin(self, length: int) -> None:
@@ -215,7 +215,7 @@ class SweptLayers:
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
-        observer: Observer | None,
+        observer: KeyHook | None,
     ) -> torch.Tensor:
         """A segment of one chunk, over everything up to it."""
         assert start == self._first, "further chunks come by `hold`"
@@ -229,7 +229,7 @@ class SweptLayers:
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
-        observer: Observer | None,
+        observer: KeyHook | None,
     ) -> None:
         """The next rows of the segment, from token `start` on, see the segment's own up to themselves."""
         rows = slice(start - self._first, start - self._first + k.shape[0])
@@ -272,7 +272,7 @@ class SweptLayers:
             self._backend.attend_more(total, self._q[rows], *part, length=length)
 
     def _show(
-        self, observer: Observer, layer: int, rows: slice, keys: torch.Tensor, start: int, held: int
+        self, observer: KeyHook, layer: int, rows: slice, keys: torch.Tensor, start: int, held: int
     ) -> None:
         end = self._first + rows.stop - start
         assert end <= held, (end, held)

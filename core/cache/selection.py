@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from core.backend.base import Backend
-from core.backend.shared.kv_rows import numbers
+from core.backend.shared.kv_rows import dequantized
 from core.cache.base import TargetKVCache
 
 _MEANS = 1 << 22  # numbers of mean keys that exist at a time: 16 MB
@@ -86,7 +86,7 @@ def mean_key(backend: Backend, q: torch.Tensor, k: torch.Tensor, *, length: int,
     step = max(1, _MEANS // (kv_heads * head_dim)) * chunk
     for block in range(blocks):
         for start in range(0, block_tokens, step):
-            piece = numbers(k[block, :, start : start + step], head_dim, q.dtype)
+            piece = dequantized(k[block, :, start : start + step], head_dim, q.dtype)
             keys = piece.unflatten(1, (-1, chunk))
             # [kv_heads, head_dim, chunks]
             means = keys.mean(2, dtype=torch.float32).transpose(1, 2)
@@ -190,14 +190,14 @@ class ByMass:
         """See Policy. The chunks of the largest shares."""
         shares = self._scores.shares(self._shape.kv_heads)
         self.reset()
-        return best(shares[..., :among], m)
+        return top_chunks(shares[..., :among], m)
 
     def reset(self) -> None:
         """See Policy."""
         self._scores = Scores(self._shape.layers, self._chunks)
 
 
-def best(shares: torch.Tensor, m: int) -> torch.Tensor:
+def top_chunks(shares: torch.Tensor, m: int) -> torch.Tensor:
     """The m chunks of the largest shares [..., chunks] in ascending order, always with the sinks."""
     shares[..., :1] = torch.inf
     return shares.topk(m, dim=-1).indices.sort(dim=-1).values

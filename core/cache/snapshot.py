@@ -41,7 +41,7 @@ _ROOT = "0" * 24  # the hash of no ids
 _MOST_DESCRIPTION = 1 << 20
 
 
-class Rows(Protocol):
+class SnapshotSource(Protocol):
     """A KV cache whose rows can be read and written layer by layer; k and v are [n, kv_heads, width]."""
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]: ...
@@ -90,7 +90,7 @@ class SnapshotStore:
         """How many of the first `ids` are stored. Reads no rows."""
         return _length(self._chain(book_id, ids))
 
-    def load(self, book_id: str, ids: Sequence[int], into: Rows, *, start: int) -> Iterator[int]:
+    def load(self, book_id: str, ids: Sequence[int], into: SnapshotSource, *, start: int) -> Iterator[int]:
         """Writes the stored rows of `ids` from `start` on, yielding the length that is whole after each
         block.
 
@@ -113,7 +113,7 @@ class SnapshotStore:
         self,
         book_id: str,
         ids: Sequence[int],
-        source: Rows,
+        source: SnapshotSource,
         *,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> bool:
@@ -204,7 +204,7 @@ class SnapshotStore:
 
     # ---- reading -------------------------------------------------------------------------------------------
 
-    def _read(self, block: _Block, into: Rows, start: int) -> None:
+    def _read(self, block: _Block, into: SnapshotSource, start: int) -> None:
         """Rows [start, block's common end) of every layer. Raises _Unusable at the first layer whose checksum
         is wrong.
 
@@ -226,7 +226,7 @@ class SnapshotStore:
     # ---- writing -------------------------------------------------------------------------------------------
 
     def _append(
-        self, book_id: str, ids: Sequence[int], source: Rows, should_stop: Callable[[], bool]
+        self, book_id: str, ids: Sequence[int], source: SnapshotSource, should_stop: Callable[[], bool]
     ) -> bool:
         chain = self._chain(book_id, ids)
         stored = _length(chain)
@@ -265,7 +265,7 @@ class SnapshotStore:
         parent: str,
         start: int,
         ids: Sequence[int],
-        source: Rows,
+        source: SnapshotSource,
         should_stop: Callable[[], bool],
     ) -> bool:
         """One block, under another name until it is whole. False when it was stopped: then nothing is left of

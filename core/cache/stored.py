@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.base import Backend, Copies
+from core.backend.base import Backend, HostCopies
 from core.backend.shared.kv_rows import row_width
 from core.cache.base import KVShape, KVStore, pieces
-from core.cache.host import Gather, HostKV, Pair
+from core.cache.host import HostBlocks, Pair, RowGather
 
 
 class StoredBlocks:
@@ -20,7 +20,7 @@ class StoredBlocks:
         self,
         shape: KVShape,
         backend: Backend,
-        copies: Copies,
+        copies: HostCopies,
         *,
         blocks: int,
         block_tokens: int,
@@ -31,7 +31,7 @@ class StoredBlocks:
         self._shape, self.block_tokens, self.blocks, self._dtype = shape, block_tokens, blocks, dtype
         self._backend, self._copies = backend, copies
         self._resident_layers, self._resident_blocks = resident_layers, resident_blocks
-        self._gather = Gather(backend, copies, dtype)
+        self._gather = RowGather(backend, copies, dtype)
         tokens = resident_blocks * block_tokens
         # one for each, so that one can go
         self.kept = [
@@ -41,8 +41,8 @@ class StoredBlocks:
             layer: self._on_host(layer) for layer in range(shape.layers) if self.resident(layer) < blocks
         }
 
-    def _on_host(self, layer: int) -> HostKV:
-        return HostKV(
+    def _on_host(self, layer: int) -> HostBlocks:
+        return HostBlocks(
             self._shape,
             self._backend,
             self._copies,

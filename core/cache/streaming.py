@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import torch
 
-from core.backend.base import Backend, Sums
-from core.cache.base import InPlace, KVShape, KVStore
+from core.backend.base import Backend, ScoreRequest
+from core.cache.base import InPlaceRows, KVShape, KVStore
 from core.cache.fixed import FixedRows, Rotate
 
 
@@ -77,11 +77,11 @@ class StreamingKVCache:
         rotated[0, :, :end] = self._rotate(layer, keys[0, :, :end].transpose(0, 1), slots).transpose(0, 1)
         return self.backend.attend(q, rotated, values, length=end, causal=True)
 
-    def in_place(self) -> InPlace | None:
+    def in_place(self) -> InPlaceRows | None:
         """See KVCache. Keys are rotated on their way."""
         return None
 
-    def passed(self, q: torch.Tensor, sums: Sums | None) -> None:
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
         """See KVCache. There is no such pass."""
 
     def place(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from core.evidence.answer_kinds import fits, repeats
+from core.evidence.answer_kinds import fits_kind, repeats_question
 from core.text.ranking import terms
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -28,20 +28,20 @@ _NAMED = re.compile(
 )
 
 
-def refuses(said: str) -> bool:
+def is_refusal(said: str) -> bool:
     """Whether it begins by saying that the text does not say."""
     return bool(_REFUSES.search(said.strip().split("\n")[0]))
 
 
-def answers(said: str, question: str, passage: str) -> bool:
+def is_answer(said: str, question: str, passage: str) -> bool:
     """Whether `said` is an answer to `question`, given from this text."""
     said = said.strip()
-    if not said or refuses(said) or repeats(said, question):
+    if not said or is_refusal(said) or repeats_question(said, question):
         return False
     if _NAMED.search(question) and not _has_name(said, passage):
         return False
     # who is somebody a passage alone does not tell: for "who" any word may be
-    return fits(said, question, frozenset(), lambda word: True)
+    return fits_kind(said, question, frozenset(), lambda word: True)
 
 
 def _has_name(said: str, passage: str) -> bool:

@@ -6,10 +6,19 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
 from core.ask import Params
-from core.conversation.attention_tracker import Looker
+from core.conversation.attention_tracker import AttentionTracker
 from core.decoding.context import Context
 from core.engine import Done, Engine
-from core.events import DecodingStarted, Delta, Looked, Piece, Prefill, Preparing, RoundStats, Stats
+from core.events import (
+    AttentionEvidence,
+    DecodingStarted,
+    Delta,
+    Piece,
+    Prefill,
+    Preparing,
+    RoundStats,
+    Stats,
+)
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
 from core.text.stopping import StopStrings
@@ -34,7 +43,7 @@ class Answer:
         return "".join(piece.text for piece in self.pieces)
 
 
-def answer(
+def generate_answer(
     engine: Engine,
     context: Context,
     ids: list[int],
@@ -42,8 +51,8 @@ def answer(
     *,
     decode: Callable[[Sequence[int]], str],
     should_stop: Callable[[], bool],
-    looker: Looker | None = None,
-) -> Generator[Preparing | Prefill | DecodingStarted | Delta | Looked, None, Answer]:
+    looker: AttentionTracker | None = None,
+) -> Generator[Preparing | Prefill | DecodingStarted | Delta | AttentionEvidence, None, Answer]:
     """Generate after `ids`, yielding progress and text, and return the whole answer. `looker`: after each
     sentence it is told where the model looked.
     """
@@ -76,7 +85,7 @@ def answer(
     raise AssertionError("the engine ended without Done")
 
 
-def written(
+def finished_answer(
     tokens: Sequence[int],
     reason: str,
     stats: Stats,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.ask import Ask, Params
+from core.ask import Params, Request
 from core.conversation.answer_language import in_its_language
-from core.conversation.books import Recent
-from core.conversation.reading import Part, ReadingStyle
-from core.text.prompt import Turn
+from core.conversation.books import LruCache
+from core.conversation.reading import ReadingPart, ReadingStyle
+from core.text.prompt import PromptTurn
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
@@ -21,17 +21,17 @@ _QUESTIONS = 256  # of each
 
 
 @dataclass(slots=True)
-class Memory:
+class ConversationMemory:
     """What a conversation leaves behind in this process. Losing it costs time, never content."""
 
     # (question, None for a summary; answer ids) -> question ids, of the newest answers
     questions: dict[tuple[str | None, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
     # the part the last answer was about
-    part: Part | None = None
+    part: ReadingPart | None = None
     # by turn, so that "again" differs
     attempts: Counter[int] = field(default_factory=Counter)
 
-    def asked(self, ask: Ask, question: Sequence[int], answer: tuple[int, ...]) -> None:
+    def asked(self, ask: Request, question: Sequence[int], answer: tuple[int, ...]) -> None:
         """The answer is to `ask`, whose question has these ids: a later turn repeats both."""
         self.questions.pop((ask.question, answer), None)
         self.questions[ask.question, answer] = tuple(question)
@@ -40,30 +40,30 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AnswerRun:
     """One question on its way: how its answer is generated, and whether somebody wants it to end."""
 
-    ask: Ask
+    ask: Request
     params: Params
     should_stop: Callable[[], bool]
 
 
-class Conversations:
+class ConversationMemories:
     """The memories of all conversations, and what follows from them for the next answer."""
 
     def __init__(self, tokenizer: Tokenizer, style: ReadingStyle) -> None:
         self._tokenizer, self._style = tokenizer, style
-        self._memories: Recent[Memory] = Recent(_CONVERSATIONS)
+        self._memories: LruCache[ConversationMemory] = LruCache(_CONVERSATIONS)
 
-    def memory(self, ask: Ask) -> Memory:
+    def memory(self, ask: Request) -> ConversationMemory:
         """What the conversation of `ask` remembers."""
-        return self._memories.get(ask.conversation_id, Memory)
+        return self._memories.get(ask.conversation_id, ConversationMemory)
 
     def forget(self, conversation_id: str) -> None:
         """Drop what is remembered about a conversation."""
         self._memories.drop(lambda key: key == conversation_id)
 
-    def turns(self, ask: Ask) -> list[Turn]:
+    def turns(self, ask: Request) -> list[PromptTurn]:
         """The history as ids: answers as they were produced, questions as they were asked."""
         known, encode = self.memory(ask).questions, self._tokenizer.encode
         turns = []
@@ -71,13 +71,13 @@ class Conversations:
             ids = said.ids or tuple(encode(said.answer))
             plain = ask.book is None
             words = said.question if plain else asked_of_text(self._style, said.question)
-            words = instructed(words, said.instructions)
+            words = with_instructions(words, said.instructions)
             # two questions may have one answer, "Yes."
             question = known.get((said.question, ids)) or known.get((None, ids)) or tuple(encode(words))
-            turns.append(Turn(question, ids))
+            turns.append(PromptTurn(question, ids))
         return [turn for turn in turns if turn.answer]
 
-    def params(self, ask: Ask) -> Params:
+    def params(self, ask: Request) -> Params:
         """Settings of the answer: those that came with the question, else as suits the model. Without a seed
         each attempt has its own.
         """
@@ -90,11 +90,11 @@ class Conversations:
             attempts[turn] += 1
         return Params(**given)
 
-    def likeliest(self, ask: Ask) -> bool:
+    def likeliest(self, ask: Request) -> bool:
         """Whether it was asked for to take the likeliest token always."""
         return ask.params.get("temperature") == 0
 
-    def passage_params(self, ask: Ask, params: Params) -> Params:
+    def passage_params(self, ask: Request, params: Params) -> Params:
         """`params` for a few words from one passage. What keeps a model from circling in long texts, its own
         penalty on repeating, would keep it from the passage's words: it counts where it was asked for.
         """
@@ -107,7 +107,7 @@ class Conversations:
             stop=(*params.stop, self._style.refusal.rsplit(" ", 1)[0]),
         )
 
-    def note_params(self, ask: Ask, number: int) -> Params:
+    def note_params(self, ask: Request, number: int) -> Params:
         """Settings of the summary of one part: the model's own, and the same each time, since it is kept for
         the book.
         """
@@ -123,12 +123,12 @@ class Conversations:
         )
 
 
-def part_key(ask: Ask, part: Part) -> tuple:
+def part_key(ask: Request, part: ReadingPart) -> tuple:
     """What the context of a part is kept under."""
     return ask.book_id, part.start, part.end
 
 
-def notes_key(ask: Ask) -> tuple:
+def notes_key(ask: Request) -> tuple:
     """What the context of summaries is kept under."""
     return ask.book_id, "notes"
 
@@ -148,7 +148,7 @@ def asked_of_passage(style: ReadingStyle, question: str) -> str:
     return style.passage_prompt.replace("{question}", in_its_language(style, question))
 
 
-def instructed(prompt: str, instructions: str) -> str:
+def with_instructions(prompt: str, instructions: str) -> str:
     """`prompt` with the person's own instructions behind it. They never stand before the book: what was read
     of it serves whatever they are.
     """

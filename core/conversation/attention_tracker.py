@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from core.cache.query_recorder import Looking
+from core.cache.query_recorder import QueryRecorder
 from core.decoding.context import Context
 from core.documents.document import Document
-from core.events import Looked
+from core.events import AttentionEvidence
 from core.evidence.attention_evidence import strongest
-from core.evidence.passages import Passage, sentences
+from core.evidence.passages import Passage, sentence_spans
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class PassageSpans:
     """The passages of a text before the model: where each begins in the book, and in the text's own tokens,
     where the last border is the text's end.
     """
@@ -37,7 +37,7 @@ def stretches(
     end: int,
     tokens: int,
     count: Callable[[str], int],
-) -> Stretches:
+) -> PassageSpans:
     """Of `book.text[start:end]`, which is `tokens` long.
 
     Tokens are counted passage by passage and made to add up: at a border a token may belong to either side.
@@ -48,10 +48,10 @@ def stretches(
     for left, right in pairwise(cuts):
         counted.append(counted[-1] + count(re.sub(r"\n\s*\n\s*", "\n\n", book.text[left:right])))
     share = tokens / max(1, counted[-1])
-    return Stretches(tuple(one.start for one in inside), tuple(round(at * share) for at in counted))
+    return PassageSpans(tuple(one.start for one in inside), tuple(round(at * share) for at in counted))
 
 
-class Looker:
+class AttentionTracker:
     """Watches one answer in `context`, whose `looking` keeps the queries.
 
     `text_start`: the token at which the text begins. `question`: the tokens of the question's own words.
@@ -59,21 +59,21 @@ class Looker:
     """
 
     def __init__(
-        self, context: Context, places: Stretches, *, text_start: int, question: range, prompt_tokens: int
+        self, context: Context, places: PassageSpans, *, text_start: int, question: range, prompt_tokens: int
     ) -> None:
         self._context, self._starts = context, places.starts
         self._borders = [text_start + at for at in places.borders]
         self._question, self._prompt_tokens = question, prompt_tokens
         self._told = -1  # sentences, the question before them
 
-    def look(self, text: str, ends: Sequence[int], *, whole: bool = False) -> Iterator[Looked]:
+    def look(self, text: str, ends: Sequence[int], *, whole: bool = False) -> Iterator[AttentionEvidence]:
         """What can be told that was not told yet: of the question, then of the answer's complete sentences.
         `ends`: how many characters of `text` there are after each token. `whole`: no more comes.
         """
         if self._told < 0:
             self._told = 0
             yield from self._event(None, self._question)
-        spans = sentences(text, 0, len(text))
+        spans = sentence_spans(text, 0, len(text))
         for number, (start, end) in enumerate(spans if whole else spans[:-1]):
             if number >= self._told:
                 self._told = number + 1
@@ -82,8 +82,8 @@ class Looker:
                 at = self._prompt_tokens - 1
                 yield from self._event(number, range(at + first, at + last + 1))
 
-    def _event(self, sentence: int | None, tokens: range) -> Iterator[Looked]:
-        looking: Looking = self._context.looking
+    def _event(self, sentence: int | None, tokens: range) -> Iterator[AttentionEvidence]:
+        looking: QueryRecorder = self._context.looking
         masses = looking.masses(self._context.cache, tokens, self._borders)
         if masses is not None:
-            yield Looked(sentence, strongest(masses, self._starts))
+            yield AttentionEvidence(sentence, strongest(masses, self._starts))

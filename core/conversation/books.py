@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-from core.conversation.attention_tracker import Stretches, stretches
-from core.conversation.reading import Part, ReadingPlan, ReadingStyle, book_chapters, plan_reading
+from core.conversation.attention_tracker import PassageSpans, stretches
+from core.conversation.reading import ReadingPart, ReadingPlan, ReadingStyle, book_chapters, plan_reading
 from core.documents.document import Document, Section
-from core.evidence.passages import Passage, passages
+from core.evidence.passages import Passage, book_passages
 from core.evidence.support import Evidence
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
@@ -24,7 +24,7 @@ _TOKENS = 1 << 18  # of the texts read last, a megabyte
 V = TypeVar("V")
 
 
-class Recent(Generic[V]):
+class LruCache(Generic[V]):
     """The values used last: as many as weigh `most` together, and always the newest. For several threads."""
 
     def __init__(self, most: int, weight: Callable[[V], int] = lambda value: 1) -> None:
@@ -54,18 +54,18 @@ class Recent(Generic[V]):
                 del self._values[key]
 
 
-class Books:
+class BookCache:
     """Reading plans, ids and word indexes by the book's hash, and by what else they depend on."""
 
     def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, context_tokens: int) -> None:
         self._tokenizer, self._style, self._context_tokens = tokenizer, style, context_tokens
-        self._plans: Recent[ReadingPlan] = Recent(_PLANS)
-        self._ids: Recent[array[int]] = Recent(_TOKENS, len)
-        self._indexes: Recent[PartIndex] = Recent(1)
-        self._evidence: Recent[Evidence] = Recent(1)
-        self._passages: Recent[tuple[Passage, ...]] = Recent(1)
-        self._chapter_tokens: Recent[tuple[int, ...]] = Recent(_PLANS)
-        self._stretches: Recent[Stretches] = Recent(_PLANS)
+        self._plans: LruCache[ReadingPlan] = LruCache(_PLANS)
+        self._ids: LruCache[array[int]] = LruCache(_TOKENS, len)
+        self._indexes: LruCache[PartIndex] = LruCache(1)
+        self._evidence: LruCache[Evidence] = LruCache(1)
+        self._passages: LruCache[tuple[Passage, ...]] = LruCache(1)
+        self._chapter_tokens: LruCache[tuple[int, ...]] = LruCache(_PLANS)
+        self._stretches: LruCache[PassageSpans] = LruCache(_PLANS)
 
     def plan(
         self,
@@ -100,24 +100,24 @@ class Books:
             lambda: tuple(self._tokenizer.count(passage(book, one)) for one in book_chapters(book)),
         )
 
-    def ids(self, book: Document, part: Part) -> Sequence[int]:
+    def ids(self, book: Document, part: ReadingPart) -> Sequence[int]:
         """A part's text as the model is fed it, with the blank line behind it."""
         return self._ids.get(
             (book.sha256, part.start, part.end),
             lambda: array("i", self._tokenizer.encode(passage(book, part) + "\n\n")),
         )
 
-    def stretches(self, book: Document, part: Part) -> Stretches:
+    def stretches(self, book: Document, part: ReadingPart) -> PassageSpans:
         """Where the book's passages stand in the part's ids."""
 
-        def made() -> Stretches:
-            found = self._passages.get((book.sha256, len(book.text)), lambda: passages(book))
+        def made() -> PassageSpans:
+            found = self._passages.get((book.sha256, len(book.text)), lambda: book_passages(book))
             tokens = len(self.ids(book, part))
             return stretches(book, found, part.start, part.end, tokens, self._tokenizer.count)
 
         return self._stretches.get((book.sha256, len(book.text), part.start, part.end), made)
 
-    def index(self, book: Document, parts: tuple[Part, ...]) -> PartIndex:
+    def index(self, book: Document, parts: tuple[ReadingPart, ...]) -> PartIndex:
         """Finds the part that a question is about."""
         return self._indexes.get(
             (book.sha256, parts), lambda: PartIndex([passage(book, part) for part in parts])
@@ -141,6 +141,6 @@ class Books:
             kept.drop(lambda key: key[0] == sha256)
 
 
-def passage(book: Document, part: Part | Passage | Section) -> str:
+def passage(book: Document, part: ReadingPart | Passage | Section) -> str:
     """A part's text as the model gets it: paragraphs apart, no runs of blank lines."""
     return re.sub(r"\n\s*\n\s*", "\n\n", book.text[part.start : part.end]).strip()

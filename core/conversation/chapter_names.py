@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.documents.document import Document, Section
-from core.text.words import listed
+from core.text.words import listed_texts
 from core.text.words import translated as _
 
 _NUMBERS = (
@@ -25,21 +25,21 @@ _LABEL_CHARS = 72
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class ChapterName:
     """A chapter's title and, where the book has several parts, the part it stands in."""
 
     title: str
     part: str = ""
 
 
-def chapter_names(document: Document, book: Sequence[Section]) -> list[Name]:
+def chapter_names(document: Document, book: Sequence[Section]) -> list[ChapterName]:
     """The chapters' names, in the order of `book`."""
     parts = [section for section in document.sections if section.kind == "part"]
     names = []
     for i, section in enumerate(book):
         above = [part for part in parts if part.start <= section.start]
         title = _calm(section.title) or _("Section {number}").format(number=i + 1)
-        names.append(Name(title, _part_name(above[-1].title) if len(parts) > 1 and above else ""))
+        names.append(ChapterName(title, _part_name(above[-1].title) if len(parts) > 1 and above else ""))
     return names
 
 
@@ -61,7 +61,7 @@ def _calm(title: str) -> str:
     return re.sub(r"(^|[.:\u2014-]\s*|[\"\u201c(])([a-z])", lambda match: match[1] + match[2].upper(), text)
 
 
-def place(names: Sequence[Name], chapters: Sequence[int]) -> str:
+def range_name(names: Sequence[ChapterName], chapters: Sequence[int]) -> str:
     """A name for consecutive chapters, such as "Chapters III\u2013V: The Return to In the Golden Age"."""
     first, last = names[chapters[0]], names[chapters[-1]]
     numbered = [_NUMBERED.match(name.title) for name in (first, last)]
@@ -77,7 +77,7 @@ def place(names: Sequence[Name], chapters: Sequence[int]) -> str:
     if not tail:
         return head
     name = tail[0] if len(tail) == 1 else _("{first} to {last}").format(first=tail[0], last=tail[1])
-    return listed((head, name), ": ")
+    return listed_texts((head, name), ": ")
 
 
 def _inside(part: str, name: str) -> str:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.conversation.part_summaries import Line
-from core.conversation.reading import Part
+from core.conversation.part_summaries import SummaryLine
+from core.conversation.reading import ReadingPart
 from core.documents.document import Document
 from core.evidence.people import Person, introduction, people
 from core.text.language_detection import foreign
@@ -22,7 +22,7 @@ _MAIN_SHARE = 0.25  # each mentioned at least so often, measured by the most nam
 class Introduction:
     """The book's own sentence that says who somebody is, and by which `names` a text may call him."""
 
-    line: Line
+    line: SummaryLine
     names: frozenset[str]
 
     def known(self, text: str) -> bool:
@@ -30,7 +30,7 @@ class Introduction:
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in self.names)
 
 
-def occurring(book: Document, parts: Sequence[Part]) -> list[Person]:
+def occurring(book: Document, parts: Sequence[ReadingPart]) -> list[Person]:
     """The people of these parts, those named most first, by places in the book; none of a text that is not
     English.
     """
@@ -46,7 +46,7 @@ def occurring(book: Document, parts: Sequence[Part]) -> list[Person]:
     return sorted(found, key=lambda one: -len(one.mentions))
 
 
-def introductions(book: Document, parts: Sequence[Part]) -> list[Introduction]:
+def introductions(book: Document, parts: Sequence[ReadingPart]) -> list[Introduction]:
     """Of the main characters of these parts, each with the sentence that introduces whoever it is."""
     found = occurring(book, parts)[:_MAIN]
     main = [one for one in found if len(one.mentions) >= _MAIN_SHARE * len(found[0].mentions)]
@@ -55,5 +55,5 @@ def introductions(book: Document, parts: Sequence[Part]) -> list[Introduction]:
 
 def _introduction(book: Document, person: Person) -> Introduction:
     start, end = introduction(book.text, person)
-    line = Line(" ".join(book.text[start:end].split()), start, end, own=True)
+    line = SummaryLine(" ".join(book.text[start:end].split()), start, end, own=True)
     return Introduction(line, frozenset(form.split()[-1] for form in person.forms))

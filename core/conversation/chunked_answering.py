@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from core.ask import Ask
-from core.conversation.asking import Run, asked, asked_of_text, instructed, notes_key, part_key
+from core.ask import Request
+from core.conversation.asking import AnswerRun, asked, asked_of_text, notes_key, part_key, with_instructions
 from core.conversation.followups import looked_up
-from core.conversation.part_summaries import Note, joined
-from core.conversation.reading import Part, ReadingPlan
+from core.conversation.part_summaries import PartSummary, labelled_text
+from core.conversation.reading import ReadingPart, ReadingPlan
 from core.conversation.services import Responder, Services
 from core.documents.document import Document
-from core.events import Event, Reading
+from core.events import Event, ReadingStep
 from core.text.words import translated as _
 
 # a follow-up stays with its part unless another one matches clearly better
 _STAY = 0.7
 
 
-class InParts(Responder):
+class ChunkedAnswering(Responder):
     """What a session does with a book that is read in parts. `known`: the summaries of parts that were read
     before.
     """
 
-    def __init__(self, services: Services, *, known: Callable[[Document, ReadingPlan], list[Note]]) -> None:
+    def __init__(
+        self, services: Services, *, known: Callable[[Document, ReadingPlan], list[PartSummary]]
+    ) -> None:
         super().__init__(services)
         self._known = known
 
-    def answer(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
+    def answer(self, run: AnswerRun, plan: ReadingPlan) -> Iterator[Event]:
         """The events of an answer from the part that matches the question; from the summaries of all parts
         where none does.
         """
@@ -35,9 +37,9 @@ class InParts(Responder):
         part = self._part_for(ask, plan)
         if part is None and len(known) == len(plan.parts):
             source = _("the summaries of all parts")
-            yield Reading(1, 1, source)
+            yield ReadingStep(1, 1, source)
             text = self._encoded(self._within_room(known, ask.instructions))
-            question = instructed(asked(self._style, ask.question), ask.instructions)
+            question = with_instructions(asked(self._style, ask.question), ask.instructions)
             done = yield from self._turns.turn(run, notes_key(ask), text, question)
             yield self._turns.finished(done, plan=plan, sources=(source,))
             return
@@ -46,13 +48,13 @@ class InParts(Responder):
             part = plan.parts[0]
             notes = (_("The question names nothing that occurs in the book, so its beginning was read."),)
         self._conversations.memory(ask).part = part
-        yield Reading(plan.parts.index(part) + 1, len(plan.parts), part.label)
+        yield ReadingStep(plan.parts.index(part) + 1, len(plan.parts), part.label)
         memo = self._memo(known)
         done = yield from self._turns.turn(
             run,
             part_key(ask, part),
             self._books.ids(ask.book, part),
-            instructed(asked_of_text(self._style, ask.question), ask.instructions),
+            with_instructions(asked_of_text(self._style, ask.question), ask.instructions),
             memo=memo,
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
@@ -62,14 +64,14 @@ class InParts(Responder):
             sources = ()  # a note says how far the reading came
         yield self._turns.finished(done, plan=plan, sources=sources, notes=notes)
 
-    def before(self, ask: Ask, plan: ReadingPlan) -> list[int]:
+    def before(self, ask: Request, plan: ReadingPlan) -> list[int]:
         """The text that an answer would be given from, and the summaries of the other parts with it."""
         last = self._conversations.memory(ask).part
         part = self._part_for(ask, plan) if ask.question else last if last in plan.parts else None
         memo = self._memo(self._known(ask.book, plan))
         return [*self._books.ids(ask.book, part or plan.parts[0]), *memo]
 
-    def _part_for(self, ask: Ask, plan: ReadingPlan) -> Part | None:
+    def _part_for(self, ask: Request, plan: ReadingPlan) -> ReadingPart | None:
         """The part a question is about; None when its words occur nowhere and none was talked about."""
         last = self._conversations.memory(ask).part
         # what was talked about before this process was started is known by the conversation alone
@@ -80,18 +82,18 @@ class InParts(Responder):
             return last
         return plan.parts[best] if scores[best] > 0 else None
 
-    def _memo(self, notes: Sequence[Note]) -> Sequence[int]:
+    def _memo(self, notes: Sequence[PartSummary]) -> Sequence[int]:
         """The part summaries as far as a quarter of a part: more would drown the part itself."""
         if not notes:
             return ()
-        ids = self._encoded("What the other parts tell, in short:\n" + joined(notes))
+        ids = self._encoded("What the other parts tell, in short:\n" + labelled_text(notes))
         return ids if len(ids) <= self._style.part_tokens // 4 else ()
 
-    def _within_room(self, notes: list[Note], instructions: str) -> str:
+    def _within_room(self, notes: list[PartSummary], instructions: str) -> str:
         room = self._room_tokens(512) - self._tokenizer.count(instructions)
-        while len(notes) > 1 and self._tokenizer.count(joined(notes)) > room:
+        while len(notes) > 1 and self._tokenizer.count(labelled_text(notes)) > room:
             notes = notes[:-1]
-        return joined(notes)
+        return labelled_text(notes)
 
     def _encoded(self, text: str) -> list[int]:
         return self._tokenizer.encode(text + "\n\n")

@@ -12,14 +12,14 @@ from core.documents.document import Section
 _STRETCH = 1.3
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """Anything that can count tokens: the real tokenizer, or an estimate."""
 
     def count(self, text: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ChunkingUnit:
     """A stretch that is not cut further: a short chapter, or one piece of a long one."""
 
     chapter: int  # index into the book's chapters
@@ -30,22 +30,22 @@ class Unit:
     pieces: int = 1
 
 
-def units(text: str, counter: Counter, index: int, section: Section, limit: int) -> list[Unit]:
+def units(text: str, counter: TokenCounter, index: int, section: Section, limit: int) -> list[ChunkingUnit]:
     """Chapter `index` whole where it has about `limit` tokens or fewer, else in pieces of equal length."""
     tokens = counter.count(text[section.start : section.end])
     if not text[section.start : section.end].strip():
         return []
     if tokens <= limit * _STRETCH:
-        return [Unit(index, section.start, section.end, tokens)]
+        return [ChunkingUnit(index, section.start, section.end, tokens)]
     pieces = -(-tokens // limit)
     borders = _borders(text, counter, section.start, section.end, pieces=pieces, limit=limit)
     return [
-        Unit(index, start, end, counter.count(text[start:end]), i, len(borders) - 1)
+        ChunkingUnit(index, start, end, counter.count(text[start:end]), i, len(borders) - 1)
         for i, (start, end) in enumerate(zip(borders, borders[1:], strict=False))
     ]
 
 
-def _borders(text: str, counter: Counter, start: int, end: int, *, pieces: int, limit: int) -> list[int]:
+def _borders(text: str, counter: TokenCounter, start: int, end: int, *, pieces: int, limit: int) -> list[int]:
     """Offsets that cut text[start:end] at paragraph ends into so many pieces of about the same length."""
     grains = [
         (begin, counter.count(text[begin:finish]))
@@ -61,7 +61,7 @@ def _borders(text: str, counter: Counter, start: int, end: int, *, pieces: int, 
     return [*borders, end]
 
 
-def _grains(text: str, counter: Counter, start: int, end: int, limit: int) -> list[tuple[int, int]]:
+def _grains(text: str, counter: TokenCounter, start: int, end: int, limit: int) -> list[tuple[int, int]]:
     """The smallest stretches a cut may separate: paragraphs; sentences, then words, of a paragraph that is
     itself too long.
     """
@@ -71,7 +71,9 @@ def _grains(text: str, counter: Counter, start: int, end: int, limit: int) -> li
     return grains
 
 
-def _cut(text: str, counter: Counter, start: int, end: int, small: int, border: str) -> list[tuple[int, int]]:
+def _cut(
+    text: str, counter: TokenCounter, start: int, end: int, small: int, border: str
+) -> list[tuple[int, int]]:
     if end - start <= small or counter.count(text[start:end]) <= small:
         return [(start, end)]
     if border:

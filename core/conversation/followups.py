@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.evidence.support import UNSAID
 from core.text.ranking import NAME, terms
 
@@ -21,7 +21,7 @@ _LEANS = re.compile(
 )
 
 
-def looked_up(ask: Ask) -> str:
+def looked_up(ask: Request) -> str:
     """The words by which a question's passages are found: those of the questions that it leans on with them,
     and the names in their answers.
     """
@@ -30,9 +30,9 @@ def looked_up(ask: Ask) -> str:
     return " ".join((ask.question, *(one.question for one in before), *names))
 
 
-def leant_on(ask: Ask) -> tuple[Exchange, ...]:
+def leant_on(ask: Request) -> tuple[HistoryTurn, ...]:
     """What was asked before, in its order, as far as the question cannot be understood without it."""
-    found: list[Exchange] = []
+    found: list[HistoryTurn] = []
     question = ask.question
     for before in reversed(ask.history[-_FAR_BACK:]):
         if not (_LEANS.search(question) or len(set(terms(question))) < _FEW_WORDS):
@@ -42,7 +42,7 @@ def leant_on(ask: Ask) -> tuple[Exchange, ...]:
     return tuple(found)
 
 
-def restated(ask: Ask) -> str:
+def restated(ask: Request) -> str:
     """The question as a reader of one passage understands it: behind those it leans on and their answers."""
     said: list[str] = []
     for before in leant_on(ask):
@@ -52,7 +52,7 @@ def restated(ask: Ask) -> str:
     return " ".join(filter(None, (*said, ask.question.strip())))
 
 
-def _names(ask: Ask, answer: str) -> list[str]:
+def _names(ask: Request, answer: str) -> list[str]:
     """Words of an answer with a capital; the first one only where the book never writes it without."""
     found = []
     for match in NAME.finditer(answer):

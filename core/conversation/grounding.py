@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.conversation.part_summaries import Line
+from core.conversation.part_summaries import SummaryLine
 from core.documents.document import Document
-from core.evidence.choosing import best_sentences, choose
-from core.evidence.passages import sentences
+from core.evidence.choosing import best_sentences, choose_sentences
+from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
 from core.text.levelled import LevelledText
 from core.text.ranking import Ranking, terms
@@ -23,34 +23,34 @@ _ALIKE = 0.7  # of a sentence's content words: what so far was said before is no
 ENDED = re.compile(r"[.!?…。！？][\"'”’)\]»」』]*$")
 
 
-class Stretch:
+class TellableSpan:
     """A stretch of a book, by character offsets, and what may be told of it. `lines`: its sentences that
     were told before, where it is told from them; without any, the book's own stand in.
     """
 
     def __init__(
-        self, book: Document, evidence: Evidence, within: tuple[int, int], lines: Sequence[Line] = ()
+        self, book: Document, evidence: Evidence, within: tuple[int, int], lines: Sequence[SummaryLine] = ()
     ) -> None:
         self._book, self._evidence, self._within = book, evidence, within
         self._lines = tuple(lines)
 
-    def supported(self, told: LevelledText, least: float) -> tuple[Line, ...]:
+    def supported(self, told: LevelledText, least: float) -> tuple[SummaryLine, ...]:
         """The sentences of `told` that the stretch bears out with a score of `least`
         (core.evidence.support), in their order; in place of each other one, a sentence that stands in the
         book, or nothing where none is left.
         """
-        lines: list[Line] = []
+        lines: list[SummaryLine] = []
         for mark in self._evidence.marks_within(told.text, self._within, agrees=least):
             sentence = told[mark.start : mark.end].on_one_line()
             if mark.place is not None and ENDED.search(sentence.text):
-                line = Line(sentence.text, *mark.place, pieces=sentence.pieces)
+                line = SummaryLine(sentence.text, *mark.place, pieces=sentence.pieces)
             else:
                 line = self._instead(sentence.text, lines)
             if line is not None and not repeats(line, lines):
                 lines.append(line)
         return tuple(lines)
 
-    def held(self, sentence: str, least: float) -> Line | None:
+    def held(self, sentence: str, least: float) -> SummaryLine | None:
         """One sentence with its place, where the stretch bears it out likewise; None where it does not. One
         that stands in the book word for word is the book's own.
         """
@@ -58,17 +58,17 @@ class Stretch:
         marks = self._evidence.marks_within(said, self._within, agrees=least)
         if not marks or not ENDED.search(said) or any(mark.place is None for mark in marks):
             return None
-        return Line(said, *marks[0].place, own=all(mark.state == "quoted" for mark in marks))
+        return SummaryLine(said, *marks[0].place, own=all(mark.state == "quoted" for mark in marks))
 
     def knows(self, name: str) -> bool:
         """Whether the book writes this word as a name, never small."""
         return self._evidence.is_name(name)
 
-    def own(self, words: int) -> tuple[Line, ...]:
+    def own(self, words: int) -> tuple[SummaryLine, ...]:
         """The stretch in about so many words of its own."""
         return own_lines(self._book, [self._within], words)
 
-    def _instead(self, sentence: str, before: Sequence[Line]) -> Line | None:
+    def _instead(self, sentence: str, before: Sequence[SummaryLine]) -> SummaryLine | None:
         """What is said in place of a sentence that is not borne out: of what is not said yet, what shares
         words with it, else the first.
         """
@@ -78,24 +78,24 @@ class Stretch:
         return left[near[0] if near else 0] if left else None
 
 
-def own_lines(book: Document, ranges: Sequence[tuple[int, int]], words: int) -> tuple[Line, ...]:
+def own_lines(book: Document, ranges: Sequence[tuple[int, int]], words: int) -> tuple[SummaryLine, ...]:
     """The book's own sentences that tell these ranges of its text in about so many words."""
     return tuple(
-        Line(" ".join(book.text[start:end].split()), start, end, own=True)
+        SummaryLine(" ".join(book.text[start:end].split()), start, end, own=True)
         for start, end in best_sentences(book.text, ranges, words)
     )
 
 
-def fewer(lines: Sequence[Line], words: int) -> tuple[Line, ...]:
+def fewer(lines: Sequence[SummaryLine], words: int) -> tuple[SummaryLine, ...]:
     """Those of `lines` that tell the most, in their order, about `words` words of them; nothing twice."""
-    once: list[Line] = []
+    once: list[SummaryLine] = []
     for line in lines:
         if not repeats(line, once):
             once.append(line)
-    return tuple(once[number] for number in choose([line.text for line in once], words))
+    return tuple(once[number] for number in choose_sentences([line.text for line in once], words))
 
 
-def repeats(line: Line, before: Sequence[Line]) -> bool:
+def repeats(line: SummaryLine, before: Sequence[SummaryLine]) -> bool:
     """Whether a line says hardly more than one before it."""
     own = set(terms(line.text))
     return any(
@@ -106,5 +106,5 @@ def repeats(line: Line, before: Sequence[Line]) -> bool:
 
 def whole_sentences(text: str) -> str:
     """`text` up to the end of its last whole sentence; as it is where it has none."""
-    ends = [end for start, end in sentences(text, 0, len(text)) if ENDED.search(text[start:end])]
+    ends = [end for start, end in sentence_spans(text, 0, len(text)) if ENDED.search(text[start:end])]
     return text[: ends[-1]] if ends else text

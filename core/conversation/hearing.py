@@ -7,19 +7,19 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from core.conversation.grounding import Stretch, repeats
+from core.conversation.grounding import TellableSpan, repeats
 from core.conversation.naming import in_first_person, named, points_back
-from core.conversation.part_summaries import Line
-from core.conversation.standing import Slot, Summary
+from core.conversation.part_summaries import SummaryLine
+from core.conversation.standing import PartSlot, SlottedSummary
 from core.events import Piece
-from core.evidence.passages import sentences
+from core.evidence.passages import sentence_spans
 from core.text.levelled import LevelledText
 
 
-class Hearing:
+class SentenceFilter:
     """Takes the sentences of a part's telling as they end: into the slot, or not."""
 
-    def __init__(self, stretch: Stretch, least: float, summary: Summary, slot: Slot) -> None:
+    def __init__(self, stretch: TellableSpan, least: float, summary: SlottedSummary, slot: PartSlot) -> None:
         self._stretch, self._least, self._summary, self._slot = stretch, least, summary, slot
         self._before: list[str] = []  # the sentences that were told, whatever became of them
         self._stands = False  # whether the last of them does
@@ -29,14 +29,14 @@ class Hearing:
         """Whether a sentence has ended with these pieces: it has when another begins."""
         self.rest += LevelledText.of(pieces)
         ended = False
-        while len(spans := sentences(self.rest.text, 0, len(self.rest.text))) > 1:
+        while len(spans := sentence_spans(self.rest.text, 0, len(self.rest.text))) > 1:
             self._judge(*spans[0])
             self.rest, ended = self.rest[spans[1][0] :], True
         return ended
 
     def end(self) -> None:
         """The last sentence, where it is complete."""
-        for start, end in sentences(self.rest.text, 0, len(self.rest.text)):
+        for start, end in sentence_spans(self.rest.text, 0, len(self.rest.text)):
             self._judge(start, end)
         self.rest = LevelledText()
 
@@ -49,7 +49,7 @@ class Hearing:
         if line is not None:
             self._slot.told.append(line._replace(pieces=_as_it_stands(decoded, line.text).pieces))
 
-    def _line(self, said: str) -> Line | None:
+    def _line(self, said: str) -> SummaryLine | None:
         """The sentence as it may stand: it says whom it means, the book bears it out, it is new."""
         if in_first_person(said):
             return None

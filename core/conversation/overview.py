@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from core.conversation.answering import Answer
-from core.conversation.asking import Run
+from core.conversation.asking import AnswerRun
 from core.conversation.characters import occurring
-from core.conversation.reading import Part, ReadingPlan, book_chapters, place_name
-from core.conversation.retrieval_answering import FromPassages, quotation
+from core.conversation.reading import ReadingPart, ReadingPlan, book_chapters, place_name
+from core.conversation.retrieval_answering import RetrievalAnswering, quotation
 from core.conversation.services import Responder, Services
 from core.conversation.summarization import Summaries
 from core.documents.document import Document
-from core.events import Delta, Event, Piece, Reading, Stats
+from core.events import Delta, Event, Piece, ReadingStep, Stats
 from core.evidence.people import Person, introduction
 from core.text.language_detection import foreign
 from core.text.words import translated as _
@@ -37,15 +37,15 @@ class Overview(Responder):
         services: Services,
         *,
         summaries: Summaries,
-        from_passages: FromPassages,
-        plan_for: Callable[[Run], ReadingPlan],
-        sections: Callable[[Run], ReadingPlan],
+        from_passages: RetrievalAnswering,
+        plan_for: Callable[[AnswerRun], ReadingPlan],
+        sections: Callable[[AnswerRun], ReadingPlan],
     ) -> None:
         super().__init__(services)
         self._summaries, self._from_passages = summaries, from_passages
         self._plan_for, self._sections = plan_for, sections
 
-    def answer(self, run: Run, kind: str, whole: Document, notes: Sequence[str]) -> Iterator[Event]:
+    def answer(self, run: AnswerRun, kind: str, whole: Document, notes: Sequence[str]) -> Iterator[Event]:
         """The events of an answer of this kind (core.text.questions). `whole`: the book without its limit;
         `notes` are told below the answer.
         """
@@ -60,7 +60,7 @@ class Overview(Responder):
             plan = self._end(told, whole)
         yield from self._summaries.summarize(told, replace(plan, notes=(*plan.notes, *notes)))
 
-    def _end(self, run: Run, whole: Document) -> ReadingPlan:
+    def _end(self, run: AnswerRun, whole: Document) -> ReadingPlan:
         """The last parts of what may be read, as many as an end needs."""
         plan, last = self._sections(run), []
         for part in reversed(plan.parts):
@@ -75,10 +75,10 @@ class Overview(Responder):
             "sections", tuple(last), sum(one.tokens for one in last), (), (words.format(place=where),)
         )
 
-    def _people(self, run: Run, notes: Sequence[str]) -> Iterator[Event]:
+    def _people(self, run: AnswerRun, notes: Sequence[str]) -> Iterator[Event]:
         """The persons that are named most, each with the sentence that introduces whoever it is."""
         book, plan = run.ask.book, self._sections(run)
-        yield Reading(1, 1, place_name(book, plan.parts))
+        yield ReadingStep(1, 1, place_name(book, plan.parts))
         found = occurring(book, plan.parts)
         plan = ReadingPlan("passages", plan.parts, 0, plan.left_out, tuple(notes))
         if not found:
@@ -103,7 +103,7 @@ class Overview(Responder):
         yield self._turns.finished(done, plan=plan, sources=[place_name(book, plan.parts)], notes=said)
 
 
-def _introduced(book: Document, parts: Sequence[Part], person: Person) -> tuple[Piece, ...]:
+def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:
     """How often and where somebody is named, above the sentence that introduces whoever it is."""
     start, end = parts[0].start, parts[-1].end
     chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]

@@ -23,7 +23,7 @@ from core.text.levelled import LevelledText
 log = logging.getLogger(__name__)
 
 
-class Line(NamedTuple):
+class SummaryLine(NamedTuple):
     """One sentence of a summary, standing on text[start:end] of the book. `own`: in the book's own words.
     `pieces`: the sentence as it was decoded for the answer at hand; they are not kept.
     """
@@ -40,11 +40,11 @@ class Line(NamedTuple):
         return LevelledText.of(self.pieces) if self.pieces else LevelledText.plain(self.text)
 
 
-class Note(NamedTuple):
+class PartSummary(NamedTuple):
     """A summary of the parts first..last of a book (0-based) under the name of their place."""
 
     label: str
-    lines: tuple[Line, ...]
+    lines: tuple[SummaryLine, ...]
     first: int = 0
     last: int = 0
 
@@ -62,22 +62,22 @@ _IN_MEMORY = 256  # notes: a long book has some dozens
 _ECHO_CHARS = 24  # so much of the instruction in an answer is an echo of it
 
 
-class NoteStore:
+class PartSummaryStore:
     """Part summaries by book and by what they were made from. In memory, and when a folder is given as one
     small file each, of which the last ones used stay in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._notes: dict[tuple[str, str], tuple[Line, ...]] = {}
+        self._notes: dict[tuple[str, str], tuple[SummaryLine, ...]] = {}
 
-    def get(self, book_id: str, *made_from: str) -> tuple[Line, ...] | None:
+    def get(self, book_id: str, *made_from: str) -> tuple[SummaryLine, ...] | None:
         """The summary made from these texts (model, prompt, passage); None when there is none."""
         key = _hash(book_id), _hash("\0".join(made_from))
         if key not in self._notes and self._folder is not None:
             try:
                 kept = json.loads(self._file(*key).read_text(encoding="utf-8"))["lines"]
-                self._notes[key] = tuple(Line(*line) for line in kept)
+                self._notes[key] = tuple(SummaryLine(*line) for line in kept)
             except FileNotFoundError:
                 return None
             except (OSError, ValueError, KeyError, TypeError):
@@ -85,7 +85,7 @@ class NoteStore:
                 return None
         return self._used(key)
 
-    def put(self, lines: Sequence[Line], book_id: str, *made_from: str) -> None:
+    def put(self, lines: Sequence[SummaryLine], book_id: str, *made_from: str) -> None:
         """Keep a summary. A full disk costs the copy on disk, not the answer."""
         key = _hash(book_id), _hash("\0".join(made_from))
         self._notes[key] = kept = tuple(line._replace(pieces=()) for line in lines)
@@ -108,7 +108,7 @@ class NoteStore:
             except OSError as error:
                 log.warning("the part summaries of a book cannot be deleted: %s", error)
 
-    def _used(self, key: tuple[str, str]) -> tuple[Line, ...] | None:
+    def _used(self, key: tuple[str, str]) -> tuple[SummaryLine, ...] | None:
         """The note, now the last one used. Of what stands on the disk too, the first ones go from memory."""
         note = self._notes.pop(key, None)
         if note is not None:
@@ -130,7 +130,7 @@ def says_little(text: str, tokens: Sequence[int], *, looping: bool) -> bool:
     return looping or count_words(text) < _FEW_WORDS or distinct_share(tokens) < _POOR_SHARE
 
 
-def settled(note: LevelledText, prompt: str) -> LevelledText:
+def tidied(note: LevelledText, prompt: str) -> LevelledText:
     """A summary as the next prompt and the reader get it: prose without announcement, echo of the instruction
     or broken-off end.
     """
@@ -171,19 +171,21 @@ def _ended(item: LevelledText) -> LevelledText:
     return item[: len(item.text.rstrip(",;:"))] + LevelledText.plain(".")
 
 
-def joined(notes: Sequence[Note]) -> str:
+def labelled_text(notes: Sequence[PartSummary]) -> str:
     """The summaries under their labels, as one text."""
     return "\n\n".join(f"{note.label}\n{note.text}" for note in notes)
 
 
-def grouped(notes: Sequence[Note], size: Callable[[Note], int], room: int) -> list[list[Note]]:
+def grouped(
+    notes: Sequence[PartSummary], size: Callable[[PartSummary], int], room: int
+) -> list[list[PartSummary]]:
     """Neighbours in groups of about equal size, of about `room` at most; never more than half as many groups
     as notes.
     """
     sizes = [size(note) for note in notes]
     total = sum(sizes)
     count = max(1, min(-(-total // room), len(notes) // 2))
-    groups: list[list[Note]] = [[] for _ in range(count)]
+    groups: list[list[PartSummary]] = [[] for _ in range(count)]
     before = 0
     for note, own in zip(notes, sizes, strict=True):
         groups[min(count - 1, int((before + own / 2) * count / max(1, total)))].append(note)

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 from core.ask import Params
 from core.conversation.answering import Answer
-from core.conversation.asking import Run, not_followed, part_key
+from core.conversation.asking import AnswerRun, not_followed, part_key
 from core.conversation.books import passage
 from core.conversation.characters import introductions
-from core.conversation.grounding import Stretch
-from core.conversation.hearing import Hearing
+from core.conversation.grounding import TellableSpan
+from core.conversation.hearing import SentenceFilter
 from core.conversation.reading import ReadingPlan, book_chapters
 from core.conversation.services import Responder
-from core.conversation.standing import Slot, Summary
-from core.conversation.summary_layout import Section, composed, quoted
-from core.events import Delta, Event, Finished, Reading, Stats
-from core.stats import combined
+from core.conversation.standing import PartSlot, SlottedSummary
+from core.conversation.summary_layout import HeadedLines, composed, quoted
+from core.events import Delta, Event, Finished, ReadingStep, Stats
+from core.stats import combined_stats
 from core.text.words import translated as _
 
 _TOKENS_A_WORD = 1.6
@@ -31,14 +31,14 @@ _DRAWN_TEMPERATURE = 0.6  # of another telling than the likeliest
 class PartByPart(Responder):
     """Tells summaries so."""
 
-    def tell(self, run: Run, plan: ReadingPlan, skeleton: Sequence[Section]) -> Iterator[Event]:
+    def tell(self, run: AnswerRun, plan: ReadingPlan, skeleton: Sequence[HeadedLines]) -> Iterator[Event]:
         """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
         before = run.ask.book.text[book_chapters(run.ask.book)[0].start : plan.parts[0].start]
-        summary = Summary(plan.parts, skeleton, opening=not before.strip())
+        summary = SlottedSummary(plan.parts, skeleton, opening=not before.strip())
         slots, figures, reason = summary.slots, [], "stop"
         for number, slot in enumerate(slots, 1):
             left_s = self._left_s(run, slots[number - 1 :])
-            place = Reading(number, len(slots), slot.part.label, "telling", left_s=left_s)
+            place = ReadingStep(number, len(slots), slot.part.label, "telling", left_s=left_s)
             yield place
             yield summary.standing(slot)
             if number == 1:  # what stands is seen before people are looked for
@@ -49,12 +49,12 @@ class PartByPart(Responder):
                 reason = "user"
                 break
         yield summary.standing()
-        yield self._finished(run, plan, summary, combined(figures), reason)
+        yield self._finished(run, plan, summary, combined_stats(figures), reason)
 
     # ---- one part ------------------------------------------------------------------------------------------
 
     def _part(
-        self, run: Run, summary: Summary, slot: Slot, place: Reading
+        self, run: AnswerRun, summary: SlottedSummary, slot: PartSlot, place: ReadingStep
     ) -> Generator[Event, None, list[Answer]]:
         """Tells one part, again where that says too little, or takes what was told of it before."""
         ask, text = run.ask, passage(run.ask.book, slot.part)
@@ -77,12 +77,12 @@ class PartByPart(Responder):
         return answers
 
     def _telling(
-        self, run: Run, summary: Summary, slot: Slot, params: Params
+        self, run: AnswerRun, summary: SlottedSummary, slot: PartSlot, params: Params
     ) -> Generator[Event, None, Answer]:
         """Tells a part once, and takes what the book bears out of it."""
         part, prompt = slot.part, self._style.part_prompts[0]
-        stretch = Stretch(run.ask.book, self._books.evidence(run.ask.book), (part.start, part.end))
-        hearing = Hearing(stretch, self._style.supported, summary, slot)
+        stretch = TellableSpan(run.ask.book, self._books.evidence(run.ask.book), (part.start, part.end))
+        hearing = SentenceFilter(stretch, self._style.supported, summary, slot)
         ids = self._books.ids(run.ask.book, part)
         events = self._turns.alone(run, part_key(run.ask, part), ids, prompt, params, of_book=True)
         while True:
@@ -98,7 +98,7 @@ class PartByPart(Responder):
             hearing.end()
         return done
 
-    def _tries(self, run: Run, slot: Slot, number: int) -> Iterator[Params]:
+    def _tries(self, run: AnswerRun, slot: PartSlot, number: int) -> Iterator[Params]:
         """How a part is told: as the model does it best, of another telling with the seed asked for; and then
         drawn, where the likeliest alone was not asked for.
         """
@@ -112,14 +112,16 @@ class PartByPart(Responder):
         for attempt in range(1, 1 if self._conversations.likeliest(run.ask) else self._style.tellings):
             yield replace(warm, seed=warm.seed + attempt)
 
-    def _left_s(self, run: Run, slots: Sequence[Slot]) -> float:
+    def _left_s(self, run: AnswerRun, slots: Sequence[PartSlot]) -> float:
         return self._expectation.summary_s(
             [slot.part for slot in slots], len(slots), self._style, run.params.max_new_tokens
         )
 
     # ---- the end -------------------------------------------------------------------------------------------
 
-    def _finished(self, run: Run, plan: ReadingPlan, summary: Summary, stats: Stats, reason: str) -> Finished:
+    def _finished(
+        self, run: AnswerRun, plan: ReadingPlan, summary: SlottedSummary, stats: Stats, reason: str
+    ) -> Finished:
         text, stands = composed(summary.sections(), quoting=True)
         notes = quoted(stands)
         if run.ask.instructions:

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from core.config import FITS
-from core.conversation.chapter_names import Name, chapter_names, place
-from core.conversation.chunking import Counter, Unit, units
+from core.conversation.chapter_names import ChapterName, chapter_names, range_name
+from core.conversation.chunking import ChunkingUnit, TokenCounter, units
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.text.words import translated as _
@@ -97,7 +97,7 @@ class ReadingStyle:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReadingPart:
     """One stretch of the book that is read in one go: `document.text[start:end]`."""
 
     label: str
@@ -111,7 +111,7 @@ class ReadingPlan:
     """What is read, in which pieces, and what is not."""
 
     mode: str  # "whole" | "sections" | "passages"
-    parts: tuple[Part, ...]  # passages: where they may be looked for
+    parts: tuple[ReadingPart, ...]  # passages: where they may be looked for
     tokens: int  # of everything that is read; 0 for passages, which are found by the question
     left_out: tuple[str, ...] = ()  # in the reader's words
     notes: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def book_chapters(document: Document) -> tuple[Section, ...]:
     return tuple(replace(section, start=openings.get(section.start, section.start)) for section in chapters)
 
 
-def by_chapter(document: Document, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+def by_chapter(document: Document, parts: Sequence[ReadingPart]) -> list[tuple[ReadingPart, ...]]:
     """Consecutive parts that lie in the same chapter, together."""
     starts = [section.start for section in book_chapters(document)]
     grouped = groupby(parts, key=lambda part: bisect_right(starts, part.start))
@@ -144,7 +144,7 @@ def of_length(style: ReadingStyle, prompt: str, length: str) -> str:
 
 def plan_reading(
     document: Document,
-    counter: Counter,
+    counter: TokenCounter,
     *,
     context_tokens: int,
     style: ReadingStyle,
@@ -172,7 +172,9 @@ def plan_reading(
     spans = _spans(sections)
     if fit == "passages":
         inside = [[n for n in chosen if not ticked or start <= book[n].start < end] for start, end in spans]
-        places = tuple(Part(place(names, of), *span, 0) for of, span in zip(inside, spans, strict=True))
+        places = tuple(
+            ReadingPart(range_name(names, of), *span, 0) for of, span in zip(inside, spans, strict=True)
+        )
         return ReadingPlan("passages", places, 0, left_out)
     room = context_tokens - reserve
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
@@ -181,8 +183,8 @@ def plan_reading(
         raise UserError(_does_not_fit(tokens, room, reserve, context_tokens, len(spans)))
     if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
         whole = chapters is None and not ticked
-        label = _("the whole book") if whole else place(names, chosen)
-        return ReadingPlan("whole", (Part(label, *spans[0], tokens),), tokens, left_out)
+        label = _("the whole book") if whole else range_name(names, chosen)
+        return ReadingPlan("whole", (ReadingPart(label, *spans[0], tokens),), tokens, left_out)
     limit = min(style.part_tokens, room)
     parts = _parts(document, counter, book, names, chosen, limit=limit, apart=apart)
     notes: tuple[str, ...] = ()
@@ -195,13 +197,13 @@ def plan_reading(
     return ReadingPlan("sections", parts, tokens, left_out, notes)
 
 
-def place_name(document: Document, parts: Sequence[Part]) -> str:
+def place_name(document: Document, parts: Sequence[ReadingPart]) -> str:
     """A name for consecutive parts of a book by the chapters they lie in."""
     book = book_chapters(document)
     inside = [
         i for i, section in enumerate(book) if section.start < parts[-1].end and section.end > parts[0].start
     ]
-    return place(chapter_names(document, book), inside) if inside else parts[0].label
+    return range_name(chapter_names(document, book), inside) if inside else parts[0].label
 
 
 def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
@@ -230,7 +232,7 @@ def _runs(numbers: Iterable[int]) -> list[list[int]]:
 
 
 def _left_out(
-    document: Document, book: Sequence[Section], names: Sequence[Name], chosen: Sequence[int]
+    document: Document, book: Sequence[Section], names: Sequence[ChapterName], chosen: Sequence[int]
 ) -> tuple[str, ...]:
     """What is not read, in the order of the book."""
 
@@ -250,7 +252,7 @@ def _left_out(
     others = _runs(number for number in range(len(book)) if number not in set(chosen))
     return (
         *(around(s) for s in outside if s.kind == "front"),
-        *(place(names, run) for run in others),
+        *(range_name(names, run) for run in others),
         *(around(s) for s in outside if s.kind == "back"),
     )
 
@@ -280,16 +282,16 @@ def _does_not_fit(tokens: int, room: int, reserve: int, context_tokens: int, num
 
 def _parts(
     document: Document,
-    counter: Counter,
+    counter: TokenCounter,
     book: Sequence[Section],
-    names: Sequence[Name],
+    names: Sequence[ChapterName],
     chosen: Sequence[int],
     *,
     limit: int,
     apart: bool,
-) -> tuple[Part, ...]:
+) -> tuple[ReadingPart, ...]:
     pieces = [unit for i in chosen for unit in units(document.text, counter, i, book[i], limit)]
-    groups: list[list[Unit]] = []
+    groups: list[list[ChunkingUnit]] = []
     for unit in pieces:
         previous = groups[-1] if groups and not apart else None
         if previous and _joins(previous[-1], unit) and sum(u.tokens for u in previous) + unit.tokens <= limit:
@@ -297,18 +299,18 @@ def _parts(
         else:
             groups.append([unit])
     return tuple(
-        Part(_group_label(names, group), group[0].start, group[-1].end, sum(u.tokens for u in group))
+        ReadingPart(_group_label(names, group), group[0].start, group[-1].end, sum(u.tokens for u in group))
         for group in groups
     )
 
 
-def _joins(left: Unit, right: Unit) -> bool:
+def _joins(left: ChunkingUnit, right: ChunkingUnit) -> bool:
     """Whole chapters that touch are merged with each other; a piece of a long chapter stands alone."""
     return left.end == right.start and left.pieces == right.pieces == 1
 
 
-def _group_label(names: Sequence[Name], group: Sequence[Unit]) -> str:
-    label = place(names, [unit.chapter for unit in group])
+def _group_label(names: Sequence[ChapterName], group: Sequence[ChunkingUnit]) -> str:
+    label = range_name(names, [unit.chapter for unit in group])
     if group[0].pieces == 1:
         return label
     return _("{place}, part {number} of {count}").format(

@@ -17,7 +17,7 @@ from core.evidence.passages import Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ScoredPassage:
     """What the words of a question and a model say of one passage. `words`: its score by words; `asked` and
     `refused`: the log-probabilities of the question behind it, and of the refusal behind that, in nats.
     """
@@ -28,16 +28,16 @@ class Heard:
     refused: float
 
 
-def reranked(heard: Sequence[Heard], style: ReadingStyle) -> list[Heard]:
+def reranked(heard: Sequence[ScoredPassage], style: ReadingStyle) -> list[ScoredPassage]:
     """The best first: those at which the question is likely and the refusal is not. Of equals as before."""
 
-    def score(one: Heard) -> float:
+    def score(one: ScoredPassage) -> float:
         return one.words + style.asked_weight * one.asked - style.refused_weight * one.refused
 
     return sorted(heard, key=score, reverse=True)
 
 
-def doubted(one: Heard, heard: Sequence[Heard], style: ReadingStyle) -> bool:
+def doubted(one: ScoredPassage, heard: Sequence[ScoredPassage], style: ReadingStyle) -> bool:
     """Whether the model doubts that the passage answers the question (ReadingStyle.doubt). A question that is
     no likelier behind the passage than behind the others is more to be doubted.
     """

@@ -13,25 +13,25 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.ask import Ask, Params
+from core.ask import Params, Request
 from core.conversation import verifier
-from core.conversation.answer_validation import answers, refuses
+from core.conversation.answer_validation import is_answer, is_refusal
 from core.conversation.answering import Answer
-from core.conversation.asking import Run, asked_of_passage, instructed, not_followed
+from core.conversation.asking import AnswerRun, asked_of_passage, not_followed, with_instructions
 from core.conversation.books import passage as text_of
 from core.conversation.consensus import agreed, drawn
 from core.conversation.followups import looked_up, restated
-from core.conversation.reading import HEARD_PASSAGES, Part, ReadingPlan, place_name
-from core.conversation.reranking import Heard, doubted, reranked
+from core.conversation.reading import HEARD_PASSAGES, ReadingPart, ReadingPlan, place_name
+from core.conversation.reranking import ScoredPassage, doubted, reranked
 from core.conversation.services import Responder, Services
-from core.conversation.verifier import Verifier, Witness
+from core.conversation.verifier import PassageAnswers, Verifier
 from core.documents.document import Document
-from core.events import Delta, Event, Piece, Reading, Stand, Stats, Verified
+from core.events import Delta, Event, Piece, ReadingStep, SourceSpan, Stats, VerificationResult
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
-from core.stats import combined
+from core.stats import combined_stats
 from core.text.levelled import stripped
-from core.text.words import sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 MOST_PASSAGES = 6  # that are asked
@@ -41,7 +41,7 @@ _FEW_WORDS_TOKENS = 48  # of an answer that is one of a batch: it takes as long 
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Candidate:
     """What was answered from one passage. `drawn`: see Finished; `sure`: what a verifier says of it."""
 
     answer: Answer
@@ -51,7 +51,7 @@ class Tried:
 
 
 @dataclass(slots=True)
-class Search:
+class RetrievalState:
     """How far the search for an answer is. `count` passages were found; `order` are those, best first, of
     which so many were `reached`, and `asked` those that are worth asking. `best`: the answer that is given;
     `tried`: one of each passage that was asked; `more`: those beside them. `said`: what else is to be told.
@@ -63,9 +63,9 @@ class Search:
     asked: list[Passage]
     reached: int = 0
     stopped: bool = False
-    best: Tried | None = None
-    tried: list[Tried] = field(default_factory=list)
-    more: list[Tried] = field(default_factory=list)
+    best: Candidate | None = None
+    tried: list[Candidate] = field(default_factory=list)
+    more: list[Candidate] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
     def notes(self) -> tuple[str, ...]:
@@ -79,14 +79,14 @@ class Search:
         return tuple(dict.fromkeys(notes))
 
 
-class FromPassages(Responder):
+class RetrievalAnswering(Responder):
     """What a session does with a question that is answered from passages."""
 
     def __init__(self, services: Services, *, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(services)
         self._clock = clock
 
-    def found(self, ask: Ask, plan: ReadingPlan) -> list[tuple[Passage, float]]:
+    def found(self, ask: Request, plan: ReadingPlan) -> list[tuple[Passage, float]]:
         """The passages of what may be read that the question's words point at, best first, with their scores;
         those of the question before with them, where this one leans on it.
         """
@@ -98,29 +98,37 @@ class FromPassages(Responder):
         ]
         return inside[: MOST_PASSAGES if self._style.doubt is None else HEARD_PASSAGES]
 
-    def ranked(self, run: Run, found: Sequence[tuple[Passage, float]]) -> Generator[Event, None, list[Heard]]:
+    def ranked(
+        self, run: AnswerRun, found: Sequence[tuple[Passage, float]]
+    ) -> Generator[Event, None, list[ScoredPassage]]:
         """What is `found`, read and put in order by the model; fewer where somebody stopped it."""
-        heard: list[Heard] = []
+        heard: list[ScoredPassage] = []
         question, own = self._put(run.ask), restated(run.ask)
         params = self._conversations.passage_params(run.ask, run.params)
         for number, (passage, score) in enumerate(found, 1):
-            yield Reading(number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage")
+            yield ReadingStep(
+                number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage"
+            )
             text = self._text(run.ask, passage, params)
             said = yield from self._turns.likelihoods(
                 run, _key(run.ask, passage), text, question, own, params
             )
             if said is None:
                 break
-            heard.append(Heard(passage, score, *said))
+            heard.append(ScoredPassage(passage, score, *said))
         return reranked(heard, self._style)
 
-    def answer(self, run: Run, plan: ReadingPlan, found: Sequence[tuple[Passage, float]]) -> Iterator[Event]:
+    def answer(
+        self, run: AnswerRun, plan: ReadingPlan, found: Sequence[tuple[Passage, float]]
+    ) -> Iterator[Event]:
         """The events of the answer: of what is `found` one passage after the other is asked until one says
         it, then it comes as one text.
         """
         started, alone = self._clock(), replace(run, ask=replace(run.ask, compare=()))
         if self._style.verifier and found:
-            search = yield from self._asked_at_once(alone, found, verifier.load(self._style.verifier))
+            search = yield from self._asked_at_once(
+                alone, found, verifier.load_verifier(self._style.verifier)
+            )
         else:
             search = yield from self._begun(alone, found)
             yield from self._asked_in_turn(alone, search)
@@ -128,17 +136,19 @@ class FromPassages(Responder):
             yield from self._as_wished(alone, search)
         yield from self._told(run, plan, search, started)
 
-    def unsaid(self, run: Run, plan: ReadingPlan, why: str) -> Iterator[Event]:
+    def unsaid(self, run: AnswerRun, plan: ReadingPlan, why: str) -> Iterator[Event]:
         """That the book does not seem to say, and `why`, with the passages nearest to the question."""
         order = [passage for passage, _score in self.found(run.ask, plan)]
-        search = Search(self._books.evidence(run.ask.book), len(order), order, [], said=[why])
+        search = RetrievalState(self._books.evidence(run.ask.book), len(order), order, [], said=[why])
         yield from self._told(run, plan, search, self._clock())
 
-    def _begun(self, run: Run, found: Sequence[tuple[Passage, float]]) -> Generator[Event, None, Search]:
+    def _begun(
+        self, run: AnswerRun, found: Sequence[tuple[Passage, float]]
+    ) -> Generator[Event, None, RetrievalState]:
         """A search that has asked none yet: the passages, in the order of the model where it has one."""
         evidence, order = self._books.evidence(run.ask.book), [passage for passage, _score in found]
         if self._style.doubt is None:
-            return Search(evidence, len(order), order, order)
+            return RetrievalState(evidence, len(order), order, order)
         heard = yield from self.ranked(run, found)
         order = [one.passage for one in heard]
         question = looked_up(run.ask)
@@ -148,15 +158,17 @@ class FromPassages(Responder):
             if not doubted(one, heard, self._style) and evidence.near_names(question, one.passage)
         ]
         stopped = len(heard) < len(found)
-        return Search(evidence, len(found), order, asked, reached=len(heard), stopped=stopped)
+        return RetrievalState(evidence, len(found), order, asked, reached=len(heard), stopped=stopped)
 
     def witnesses(
-        self, run: Run, found: Sequence[tuple[Passage, float]]
-    ) -> Generator[Event, None, list[tuple[Witness, list[Tried]]]]:
+        self, run: AnswerRun, found: Sequence[tuple[Passage, float]]
+    ) -> Generator[Event, None, list[tuple[PassageAnswers, list[Candidate]]]]:
         """What is said from each passage of what is `found`; of fewer where somebody stopped it."""
-        heard: list[tuple[Witness, list[Tried]]] = []
+        heard: list[tuple[PassageAnswers, list[Candidate]]] = []
         for number, (passage, score) in enumerate(found, 1):
-            yield Reading(number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage")
+            yield ReadingStep(
+                number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage"
+            )
             one = yield from self._said(run, passage, score)
             if one is None:
                 break
@@ -164,24 +176,26 @@ class FromPassages(Responder):
         return heard
 
     def _asked_at_once(
-        self, run: Run, found: Sequence[tuple[Passage, float]], judge: Verifier
-    ) -> Generator[Event, None, Search]:
+        self, run: AnswerRun, found: Sequence[tuple[Passage, float]], judge: Verifier
+    ) -> Generator[Event, None, RetrievalState]:
         """All passages are asked; of all that is said the likeliest to be right is given, if it may be."""
         heard = yield from self.witnesses(run, found)
         evidence = self._books.evidence(run.ask.book)
         order = [one.passage for one in reranked([one.heard for one, _tried in heard], self._style)]
-        search = Search(evidence, len(found), order, order, len(heard), stopped=len(heard) < len(found))
+        search = RetrievalState(
+            evidence, len(found), order, order, len(heard), stopped=len(heard) < len(found)
+        )
         search.tried = [tried[0] for _one, tried in heard]
         search.more = [more for _one, tried in heard for more in tried[1:]]
-        best = judge.best(verifier.candidates(run.ask.question, [one for one, _tried in heard], evidence))
+        best = judge.best(verifier.scored_answers(run.ask.question, [one for one, _tried in heard], evidence))
         if best is not None and not search.stopped and best[1] >= judge.given:
             one, odds = best
             search.best = self._rechecked(run, heard[one.witness][1][one.at], sure=odds >= judge.marked)
         return search
 
     def _said(
-        self, run: Run, passage: Passage, score: float
-    ) -> Generator[Event, None, tuple[Witness, list[Tried]] | None]:
+        self, run: AnswerRun, passage: Passage, score: float
+    ) -> Generator[Event, None, tuple[PassageAnswers, list[Candidate]] | None]:
         """What a passage is worth and what is said from it, the likeliest first; None where somebody stopped
         it.
         """
@@ -195,13 +209,13 @@ class FromPassages(Responder):
             return None
         evidence = self._books.evidence(run.ask.book)
         tried = [
-            Tried(one, evidence.support(one.text, passage, run.ask.question), _drawn(passage, law))
+            Candidate(one, evidence.support(one.text, passage, run.ask.question), _drawn(passage, law))
             for (one, _level), law in zip(several, each, strict=True)
         ]
         said = tuple((one.text.strip(), level) for one, level in several)
-        return Witness(Heard(passage, score, *likely), said), tried
+        return PassageAnswers(ScoredPassage(passage, score, *likely), said), tried
 
-    def _rechecked(self, run: Run, best: Tried, *, sure: bool) -> Tried:
+    def _rechecked(self, run: AnswerRun, best: Candidate, *, sure: bool) -> Candidate:
         """The answer that is given, checked where every answer is."""
         passage = best.support.passage
         law = replace(run.params, temperature=best.drawn["temperature"], top_p=best.drawn["top_p"])
@@ -212,13 +226,13 @@ class FromPassages(Responder):
         )
         return replace(best, answer=done, sure=sure)
 
-    def _asked_in_turn(self, run: Run, search: Search) -> Iterator[Event]:
+    def _asked_in_turn(self, run: AnswerRun, search: RetrievalState) -> Iterator[Event]:
         """One passage after the other is asked until one says it."""
         for rank, passage in enumerate([] if search.stopped else search.asked[:MOST_PASSAGES]):
             if self._style.doubt is None:  # else all were told of when they were put in order
                 search.reached = rank
                 where = _where(run.ask.book, (passage.start, passage.end))
-                yield Reading(rank + 1, search.count, where, "passage")
+                yield ReadingStep(rank + 1, search.count, where, "passage")
             one = yield from self._read(run, passage, search.evidence, run.params)
             search.stopped = one.answer.reason == "user"
             if search.stopped:
@@ -228,7 +242,9 @@ class FromPassages(Responder):
             if search.best:
                 return
 
-    def _told(self, run: Run, plan: ReadingPlan, search: Search, started: float) -> Iterator[Event]:
+    def _told(
+        self, run: AnswerRun, plan: ReadingPlan, search: RetrievalState, started: float
+    ) -> Iterator[Event]:
         """What was found, as one text, and the end."""
         ask, best = run.ask, search.best
         pieces: tuple[Piece, ...] = ()
@@ -250,7 +266,7 @@ class FromPassages(Responder):
         stands = (_stand(best),) if best and best.sure is not None else ()
         yield replace(whole, decoded=decoded, drawn=best.drawn if best else {}, stands=stands)
 
-    def _judged(self, run: Run, ids: Sequence[int]) -> Verified | None:
+    def _judged(self, run: AnswerRun, ids: Sequence[int]) -> VerificationResult | None:
         """What plain decoding says of an answer, from the passage and under the law that it was drawn by."""
         how, ask = run.ask.drawn, run.ask
         passages = self._books.evidence(ask.book).passages
@@ -261,10 +277,10 @@ class FromPassages(Responder):
         params = self._conversations.passage_params(ask, law)
         instructions = ask.instructions if how["instructed"] else ""
         text = self._text(ask, passage, params, instructions)
-        question = instructed(self._put(ask), instructions)
+        question = with_instructions(self._put(ask), instructions)
         return self._turns.judged(run, _key(ask, passage), text, question, params, ids)
 
-    def _as_wished(self, run: Run, search: Search) -> Iterator[Event]:
+    def _as_wished(self, run: AnswerRun, search: RetrievalState) -> Iterator[Event]:
         """The best answer, which its passage bears out, said anew with the person's own instructions; but not
         where the refusals of a model are known for one wording alone.
         """
@@ -275,16 +291,16 @@ class FromPassages(Responder):
         anew = yield from self._read(run, passage, search.evidence, run.params, instructions=wish)
         search.more.append(anew)
         said = anew.answer.text.strip()
-        if said and anew.answer.reason != "user" and not refuses(said):
+        if said and anew.answer.reason != "user" and not is_refusal(said):
             search.best = replace(anew, support=search.best.support)
 
     def _chosen(
-        self, run: Run, passage: Passage, search: Search, first: Tried
-    ) -> Generator[Event, None, Tried | None]:
+        self, run: AnswerRun, passage: Passage, search: RetrievalState, first: Candidate
+    ) -> Generator[Event, None, Candidate | None]:
         """Of `first` and more answers from its passage, as many as there are when somebody stops it, the one
         that those which count agree on; None where none counts.
         """
-        more: list[Tried] = []
+        more: list[Candidate] = []
         for params in drawn(self._style, run.params):
             one = yield from self._read(run, passage, search.evidence, params)
             if one.answer.reason == "user":
@@ -298,12 +314,12 @@ class FromPassages(Responder):
         return replace(counting[best], drawn={**counting[best].drawn, "agreed": round(share, 3)})
 
     def _read(
-        self, run: Run, passage: Passage, evidence: Evidence, params: Params, *, instructions: str = ""
-    ) -> Generator[Event, None, Tried]:
+        self, run: AnswerRun, passage: Passage, evidence: Evidence, params: Params, *, instructions: str = ""
+    ) -> Generator[Event, None, Candidate]:
         """The answer from one passage, which nobody sees yet."""
         params = self._conversations.passage_params(run.ask, params)
         text = self._text(run.ask, passage, params, instructions)
-        question = instructed(self._put(run.ask), instructions)
+        question = with_instructions(self._put(run.ask), instructions)
         events = self._turns.passing(run, _key(run.ask, passage), text, question, params)
         while True:
             try:
@@ -311,22 +327,22 @@ class FromPassages(Responder):
             except StopIteration as finished:
                 done: Answer = finished.value
                 support = evidence.support(done.text, passage, run.ask.question)
-                return Tried(done, support, _drawn(passage, params, instructed=bool(instructions)))
+                return Candidate(done, support, _drawn(passage, params, instructed=bool(instructions)))
             if not isinstance(event, Delta):
                 yield event
 
-    def _put(self, ask: Ask) -> str:
+    def _put(self, ask: Request) -> str:
         return asked_of_passage(self._style, restated(ask))
 
-    def _text(self, ask: Ask, passage: Passage, params: Params, instructions: str = "") -> list[int]:
+    def _text(self, ask: Request, passage: Passage, params: Params, instructions: str = "") -> list[int]:
         """The passage as ids: all of it, unless one sentence is longer than the context."""
         ids = self._tokenizer.encode(text_of(ask.book, passage) + "\n\n")
         return ids[: self._room_tokens(params.max_new_tokens) - self._tokenizer.count(instructions)]
 
-    def _counts(self, one: Tried, ask: Ask) -> bool:
+    def _counts(self, one: Candidate, ask: Request) -> bool:
         """Whether it is an answer that its passage bears out."""
         passage = one.support.passage
-        return one.support.bears_out and answers(
+        return one.support.bears_out and is_answer(
             one.answer.text, ask.question, ask.book.text[passage.start : passage.end]
         )
 
@@ -341,21 +357,21 @@ def _drawn(passage: Passage, params: Params, *, instructed: bool = False) -> dic
     }
 
 
-def _stand(best: Tried) -> Stand:
+def _stand(best: Candidate) -> SourceSpan:
     """What the answer stands on, all of it."""
     said = len("".join(piece.text for piece in stripped(best.answer.pieces)))
-    return Stand(0, said, *best.support.place, borne_out=bool(best.sure))
+    return SourceSpan(0, said, *best.support.place, borne_out=bool(best.sure))
 
 
-def _key(ask: Ask, passage: Passage) -> tuple:
+def _key(ask: Request, passage: Passage) -> tuple:
     """What the context of a passage is kept under."""
     return ask.book_id, "passage", passage.start, passage.end
 
 
-def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> Stats:
+def _figures(best: Candidate | None, tried: Sequence[Candidate], *, ttft_s: float) -> Stats:
     """Those of the answer that is given; what was read and written for it in all stands beside them."""
     every = [one.answer.stats for one in tried]
-    work = combined(every)
+    work = combined_stats(every)
     shown = best.answer.stats if best else replace(work, new_tokens=0)
     return replace(
         shown,
@@ -370,22 +386,22 @@ def _figures(best: Tried | None, tried: Sequence[Tried], *, ttft_s: float) -> St
     )
 
 
-def _answered(book: Document, best: Tried) -> tuple[Piece, ...]:
+def _answered(book: Document, best: Candidate) -> tuple[Piece, ...]:
     """The answer with the sentences it rests on; where they lack its words, they are called the nearest."""
     quoted = quotation(book, best.support.place)
     nearest = () if best.support.shown else (Piece(_("Nearest passages:"), ""), Piece("\n\n", ""))
     return (*stripped(best.answer.pieces), Piece("\n\n", ""), *nearest, *quoted)
 
 
-def _not_said(ask: Ask, evidence: Evidence, found: Sequence[Passage]) -> tuple[Piece, ...]:
+def _not_said(ask: Request, evidence: Evidence, found: Sequence[Passage]) -> tuple[Piece, ...]:
     """That no answer was found, and the sentences that come nearest to the question."""
     if not found:
         hint = _(
             "No passage shares a word with the question: ask with names or words that stand in the book."
         )
-        return (Piece(sentences(_(UNSAID), hint), ""),)
+        return (Piece(joined_sentences(_(UNSAID), hint), ""),)
     places = [evidence.support("", one, ask.question).place for one in found[:_SHOWN_PASSAGES]]
-    shown = [Piece(sentences(_(UNSAID), _("Nearest passages:")), "")]
+    shown = [Piece(joined_sentences(_(UNSAID), _("Nearest passages:")), "")]
     for place in places:
         shown += [Piece("\n\n", ""), *quotation(ask.book, place)]
     return tuple(shown)
@@ -401,7 +417,7 @@ def quotation(book: Document, place: tuple[int, int]) -> tuple[Piece, Piece]:
 
 def _where(book: Document, place: tuple[int, int]) -> str:
     """Chapter and page of a place."""
-    chapter = place_name(book, (Part(_("The text"), *place, 0),))
+    chapter = place_name(book, (ReadingPart(_("The text"), *place, 0),))
     page = book.page_at(place[0])
     return _("{chapter}, p. {page}").format(chapter=chapter, page=page) if page else chapter
 

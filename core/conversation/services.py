@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.conversation.asking import Conversations
-from core.conversation.books import Books
+from core.conversation.asking import ConversationMemories
+from core.conversation.books import BookCache
 from core.conversation.reading import ReadingStyle
 from core.conversation.summary import Summarizer
-from core.conversation.time_estimates import Expectation
+from core.conversation.time_estimates import TimeEstimate
 from core.conversation.turns import Turns
 from core.text.tokenizer import Tokenizer
 
@@ -21,10 +21,10 @@ class Services:
     turns: Turns
     tokenizer: Tokenizer
     style: ReadingStyle
-    books: Books
-    conversations: Conversations
+    books: BookCache
+    conversations: ConversationMemories
     summarizer: Summarizer
-    expectation: Expectation
+    expectation: TimeEstimate
     room_tokens: Callable[[int], int]
 
 

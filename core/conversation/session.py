@@ -16,35 +16,35 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from core.ask import Ask
+from core.ask import Request
 from core.backend.shared.heap import trim_heap
-from core.cache.query_recorder import Head
+from core.cache.query_recorder import AttentionHead
 from core.conversation.answer_language import english_only, in_language_of, no_english
 from core.conversation.asking import (
-    Conversations,
-    Run,
+    AnswerRun,
+    ConversationMemories,
     asked_of_passage,
     asked_of_text,
-    instructed,
     part_key,
     quoting,
+    with_instructions,
 )
-from core.conversation.books import Books
-from core.conversation.chunked_answering import InParts
+from core.conversation.books import BookCache
+from core.conversation.chunked_answering import ChunkedAnswering
 from core.conversation.contexts import ContextShelf
 from core.conversation.overview import Overview
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
-from core.conversation.retrieval_answering import FromPassages
+from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.services import Services
 from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
-from core.conversation.time_estimates import Expectation
+from core.conversation.time_estimates import TimeEstimate
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.engine import Engine
 from core.errors import UserError
-from core.events import Event, Reading
+from core.events import Event, ReadingStep
 from core.text.questions import asked_of_whole
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
@@ -69,21 +69,21 @@ class Session:
         style: ReadingStyle,
         *,
         allowance_bytes: int = 0,
-        notes: NoteStore | None = None,
+        notes: PartSummaryStore | None = None,
         verify: bool = False,
         read_whole_s: float = 300.0,
-        heads: Sequence[Head] = (),
+        heads: Sequence[AttentionHead] = (),
         mapped_files: Mapping[str, int] | None = None,
     ) -> None:
         self._read_whole_s, self._mapped_files = read_whole_s, dict(mapped_files or {})
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
-        self._books = Books(tokenizer, style, engine.context_tokens)
-        self._conversations = Conversations(tokenizer, style)
+        self._books = BookCache(tokenizer, style, engine.context_tokens)
+        self._conversations = ConversationMemories(tokenizer, style)
         self._summarizer = Summarizer(
-            style, notes or NoteStore(), engine.model_name, kept_by=engine.model_identity
+            style, notes or PartSummaryStore(), engine.model_name, kept_by=engine.model_identity
         )
         self._shelf = ContextShelf(engine.planned_context, allowance_bytes=allowance_bytes)
-        self._expectation = Expectation(engine.plan)
+        self._expectation = TimeEstimate(engine.plan)
         longest = max((*style.part_prompts, asked_of_passage(style, "")), key=len)
         instructions = (style.system, quoting(style, style.whole_prompt), longest)
         self._instruction_tokens = _FRAME_TOKENS + sum(map(tokenizer.count, instructions))
@@ -108,8 +108,8 @@ class Session:
             self._room_tokens,
         )
         self._summaries = Summaries(services)
-        self._in_parts = InParts(services, known=self._summaries.known)
-        self._from_passages = FromPassages(services)
+        self._in_parts = ChunkedAnswering(services, known=self._summaries.known)
+        self._from_passages = RetrievalAnswering(services)
         self._overview = Overview(
             services,
             summaries=self._summaries,
@@ -120,13 +120,13 @@ class Session:
 
     # ---- what the app asks for -----------------------------------------------------------------------------
 
-    def ask(self, ask: Ask, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    def ask(self, ask: Request, *, should_stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """The events of one answer. Raises UserError when the book cannot be read as asked."""
         params = self._conversations.params(ask)
         if ask.book is None:
-            yield from self._talk(Run(ask, params, should_stop))
+            yield from self._talk(AnswerRun(ask, params, should_stop))
             return
-        whole, run = ask.book, Run(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
+        whole, run = ask.book, AnswerRun(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
         ask, plan, english = run.ask, self._plan_for(run), english_only(self._style, ask.question)
         plan = replace(plan, notes=(*plan.notes, *english))
         kind = asked_of_whole(ask.question, ask.book.title) if ask.question else None
@@ -202,12 +202,14 @@ class Session:
             "notes": [*plan.notes, *no_english(self._style, book), *book.warnings],
         }
 
-    def room(self, ask: Ask) -> dict[str, Any]:
+    def room(self, ask: Request) -> dict[str, Any]:
         """How the context would be filled by an answer, see Turns.room; without a question: by the next one.
         "reading" is how the book is read. Passages are each read alone, without the turns. Reads nothing.
         """
-        run = Run(ask, self._conversations.params(replace(ask, params={**ask.params, "seed": 0})), _never)
-        question = instructed(asked_of_text(self._style, ask.question or ""), ask.instructions)
+        run = AnswerRun(
+            ask, self._conversations.params(replace(ask, params={**ask.params, "seed": 0})), _never
+        )
+        question = with_instructions(asked_of_text(self._style, ask.question or ""), ask.instructions)
         if ask.book is None:
             return {**self._turns.room(run, (), question), "reading": "whole"}
         known = replace(ask, book=ask.book.up_to(ask.until))
@@ -246,7 +248,7 @@ class Session:
         """Free every context."""
         self._shelf.close()
 
-    def _plan_for(self, run: Run) -> ReadingPlan:
+    def _plan_for(self, run: AnswerRun) -> ReadingPlan:
         """How the book is read for this question. Where that is left open: from passages if the model reads
         them best and they are to be found, or if more would take too long.
         """
@@ -273,11 +275,11 @@ class Session:
         )
         return replace(passages, notes=(why.format(time=duration(wait_s)),))
 
-    def _tells_whole(self, ask: Ask) -> bool:
+    def _tells_whole(self, ask: Request) -> bool:
         """Whether a text that is read in one go is told so, too."""
         return self._style.summaries == "told" and ask.summaries != "own"
 
-    def _in_time(self, run: Run, plan: ReadingPlan) -> ReadingPlan:
+    def _in_time(self, run: AnswerRun, plan: ReadingPlan) -> ReadingPlan:
         """How a book is read for a summary: in parts, which are shown one after the other and kept, where
         reading it in one go would take too long.
         """
@@ -290,7 +292,7 @@ class Session:
         why = _("Summarised part by part: reading all of it first would take about {time}.")
         return replace(parts, notes=(why.format(time=duration(wait_s)),))
 
-    def _reading_plan(self, run: Run, fit: str, *, apart: bool = False) -> ReadingPlan:
+    def _reading_plan(self, run: AnswerRun, fit: str, *, apart: bool = False) -> ReadingPlan:
         ask, own = run.ask, self._tokenizer.count(run.ask.instructions) if run.ask.instructions else 0
         reserve = run.params.max_new_tokens + self._instruction_tokens + own
         return self._books.plan(
@@ -303,26 +305,26 @@ class Session:
 
     # ---- without a book, and with one that fits ------------------------------------------------------------
 
-    def _talk(self, run: Run) -> Iterator[Event]:
+    def _talk(self, run: AnswerRun) -> Iterator[Event]:
         """A conversation without a book."""
         if run.ask.question is None:
             raise UserError(_("There is no book to summarise. Open one first."))
-        question, sent = instructed(run.ask.question, run.ask.instructions), run.ask.text
+        question, sent = with_instructions(run.ask.question, run.ask.instructions), run.ask.text
         key, text = ((run.ask.text_id, "sent"), self._tokenizer.encode(sent)) if sent else (("talk",), ())
         done = yield from self._turns.turn(run, key, text, question, keep=bool(sent))
         yield self._turns.finished(done, sources=())
 
-    def _whole(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
+    def _whole(self, run: AnswerRun, plan: ReadingPlan) -> Iterator[Event]:
         """A text that is read in one go."""
         ask, part = run.ask, plan.parts[0]
         if ask.question is not None:
-            yield Reading(1, 1, part.label)
+            yield ReadingStep(1, 1, part.label)
             question = asked_of_text(self._style, ask.question)
         else:
-            yield Reading(1, 1, part.label, "whole summary")
+            yield ReadingStep(1, 1, part.label, "whole summary")
             wish = of_length(self._style, self._style.whole_prompt, ask.summary_length)
             question = quoting(self._style, in_language_of(ask.book.text, self._style, wish))
-        question = instructed(question, ask.instructions)
+        question = with_instructions(question, ask.instructions)
         text = self._books.ids(ask.book, part)
         done = yield from self._turns.turn(
             run,

@@ -12,27 +12,27 @@ from core.conversation.announcing import announces, plainly
 from core.conversation.characters import Introduction
 from core.conversation.grounding import repeats
 from core.conversation.naming import points_back
-from core.conversation.part_summaries import Line
-from core.conversation.reading import Part
-from core.conversation.summary_layout import Section, composed
+from core.conversation.part_summaries import SummaryLine
+from core.conversation.reading import ReadingPart
+from core.conversation.summary_layout import HeadedLines, composed
 from core.documents.word_count import count_words
-from core.events import Piece, Standing
+from core.events import Piece, SummaryDraft
 
 # of the words of the sentences that a part's telling replaces: with so many it is not told again, and below
 # so many its own sentences are added
 _ENOUGH, _LEAST = 0.75, 0.6
-_TELLING = Line("\0", 0, 0)  # where the sentence that is being told stands
+_TELLING = SummaryLine("\0", 0, 0)  # where the sentence that is being told stands
 
 
 @dataclass(slots=True)
-class Slot:
+class PartSlot:
     """What stands for one part of the book: its `own` sentences, and what was `told` in their place."""
 
-    part: Part
-    own: tuple[Line, ...]
-    told: list[Line] = field(default_factory=list)
+    part: ReadingPart
+    own: tuple[SummaryLine, ...]
+    told: list[SummaryLine] = field(default_factory=list)
     complete: bool = False
-    introducing: list[Line] = field(default_factory=list)  # once it is complete
+    introducing: list[SummaryLine] = field(default_factory=list)  # once it is complete
 
     @property
     def words(self) -> int:
@@ -44,7 +44,7 @@ class Slot:
         """Whether so much was told that nothing is missing beside it."""
         return sum(count_words(line.text) for line in self.told) >= _ENOUGH * self.words
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[SummaryLine]:
         """What was told, and of the own sentences what is left: while the part is told those that say
         something else, then as many as it takes where the telling says too little.
         """
@@ -65,12 +65,12 @@ class Slot:
         return found
 
 
-def _covered(line: Line, told: Sequence[Line]) -> bool:
+def _covered(line: SummaryLine, told: Sequence[SummaryLine]) -> bool:
     """Whether one of the sentences told stands where this one does, or says the same."""
     return repeats(line, told) or any(one.start < line.end and line.start < one.end for one in told)
 
 
-def _insert(line: Line, among: list[Line]) -> None:
+def _insert(line: SummaryLine, among: list[SummaryLine]) -> None:
     """Puts a line where its place in the book is, not between a sentence and one that points back to it."""
     at = sum(one.start < line.start for one in among)
     while 0 < at < len(among) and points_back(among[at].text):
@@ -78,13 +78,15 @@ def _insert(line: Line, among: list[Line]) -> None:
     among.insert(at, line)
 
 
-class Summary:
+class SlottedSummary:
     """All slots under their headings. `opening`: its first slot is where the story begins. `main`: whom it
     names, where the book introduces them, by the sentence that does.
     """
 
-    def __init__(self, parts: Sequence[Part], skeleton: Sequence[Section], *, opening: bool = True) -> None:
-        self._headed: list[tuple[str, list[Slot]]] = []
+    def __init__(
+        self, parts: Sequence[ReadingPart], skeleton: Sequence[HeadedLines], *, opening: bool = True
+    ) -> None:
+        self._headed: list[tuple[str, list[PartSlot]]] = []
         self._opening = opening
         self.main: Sequence[Introduction] = ()
         for section in skeleton:
@@ -92,20 +94,20 @@ class Summary:
                 (part, tuple(line for line in section.lines if part.start <= line.start < part.end))
                 for part in parts
             ]
-            self._headed.append((section.heading, [Slot(part, own) for part, own in inside if own]))
+            self._headed.append((section.heading, [PartSlot(part, own) for part, own in inside if own]))
 
     @property
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[PartSlot]:
         """In the order of the book."""
         return [slot for _heading, slots in self._headed for slot in slots]
 
-    def fitting(self, slot: Slot, said: str) -> str | None:
+    def fitting(self, slot: PartSlot, said: str) -> str | None:
         """A sentence as it may come next in a slot, None where it may not: the story begins once."""
         if announces(said) and not (self._opening and slot is self.slots[0] and not slot.told):
             return plainly(said)
         return said
 
-    def remember(self, slot: Slot, known: Sequence[Line]) -> None:
+    def remember(self, slot: PartSlot, known: Sequence[SummaryLine]) -> None:
         """Completes a slot by what was told of its part before, in any summary."""
         stands = False
         for line in known:
@@ -115,7 +117,7 @@ class Summary:
                 slot.told.append(line._replace(text=said))
         self.complete(slot)
 
-    def complete(self, slot: Slot) -> None:
+    def complete(self, slot: PartSlot) -> None:
         """Nothing more is told in a slot: the main characters whom the book introduces by here are named."""
         slot.complete, slots = True, self.slots
         at = slots.index(slot)
@@ -128,22 +130,22 @@ class Summary:
             if low <= one.line.start < high and not points_back(one.line.text) and not one.known(said)
         ]
 
-    def others(self, slot: Slot) -> list[Line]:
+    def others(self, slot: PartSlot) -> list[SummaryLine]:
         """What was told of the other parts."""
         return [line for one in self.slots if one is not slot for line in one.told]
 
-    def sections(self, telling: Slot | None = None) -> list[Section]:
+    def sections(self, telling: PartSlot | None = None) -> list[HeadedLines]:
         """Everything as it stands; in the slot that is being told with a place for the next sentence."""
         return [
-            Section(heading, tuple(line for slot in slots for line in _with_place(slot, telling)))
+            HeadedLines(heading, tuple(line for slot in slots for line in _with_place(slot, telling)))
             for heading, slots in self._headed
         ]
 
-    def standing(self, slot: Slot | None = None, rest: Sequence[Piece] = ()) -> Standing:
+    def standing(self, slot: PartSlot | None = None, rest: Sequence[Piece] = ()) -> SummaryDraft:
         """The same as an event; `rest`: what was told of the next sentence of `slot`."""
         text, stands = composed(self.sections(slot), quoting=True)
         if slot is None:
-            return Standing(text.pieces, stands=stands)
+            return SummaryDraft(text.pieces, stands=stands)
         at = text.text.find(_TELLING.text)
         place = next(one for one in stands if one.start == at)
         others = tuple(
@@ -151,10 +153,10 @@ class Summary:
             for one in stands
             if one is not place
         )
-        return Standing(text[:at].pieces, tuple(rest), text[at + 1 :].pieces, others)
+        return SummaryDraft(text[:at].pieces, tuple(rest), text[at + 1 :].pieces, others)
 
 
-def _with_place(slot: Slot, telling: Slot | None) -> list[Line]:
+def _with_place(slot: PartSlot, telling: PartSlot | None) -> list[SummaryLine]:
     lines = slot.lines()
     if slot is telling:
         lines.insert(len(slot.told), _TELLING)

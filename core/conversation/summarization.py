@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
-from core.ask import Ask, Params
+from core.ask import Params, Request
 from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
-from core.conversation.asking import Run, instructed, not_followed, notes_key, part_key
+from core.conversation.asking import AnswerRun, not_followed, notes_key, part_key, with_instructions
 from core.conversation.books import passage
-from core.conversation.grounding import Stretch, fewer, own_lines, whole_sentences
-from core.conversation.part_summaries import Line, Note, grouped, joined, settled
+from core.conversation.grounding import TellableSpan, fewer, own_lines, whole_sentences
+from core.conversation.part_summaries import PartSummary, SummaryLine, grouped, labelled_text, tidied
 from core.conversation.partwise import PartByPart
-from core.conversation.reading import Part, ReadingPlan, by_chapter, of_length, place_name
+from core.conversation.reading import ReadingPart, ReadingPlan, by_chapter, of_length, place_name
 from core.conversation.services import Responder, Services
-from core.conversation.summary import Read, Text, Told, joined_lines, shown
-from core.conversation.summary_layout import Section, composed, quoted
+from core.conversation.summary import Read, SummaryResult, SummarySource, joined_lines, ready_text
+from core.conversation.summary_layout import HeadedLines, composed, quoted
 from core.documents.document import Document
-from core.events import Event, Finished, Reading, Stats
-from core.stats import combined
+from core.events import Event, Finished, ReadingStep, Stats
+from core.stats import combined_stats
 from core.text.language_detection import foreign
 from core.text.levelled import LevelledText
 from core.text.words import translated as _
@@ -38,16 +38,16 @@ class Summaries(Responder):
         super().__init__(services)
         self._part_by_part = PartByPart(services)
 
-    def known(self, book: Document, plan: ReadingPlan) -> list[Note]:
+    def known(self, book: Document, plan: ReadingPlan) -> list[PartSummary]:
         """The summaries of the parts that were read before, in any conversation."""
         found = [self._summarizer.known(book.sha256, passage(book, part)) for part in plan.parts]
         return [
-            Note(part.label, lines, number, number)
+            PartSummary(part.label, lines, number, number)
             for number, (part, lines) in enumerate(zip(plan.parts, found, strict=True))
             if lines is not None
         ]
 
-    def summarize(self, run: Run, plan: ReadingPlan) -> Iterator[Event]:
+    def summarize(self, run: AnswerRun, plan: ReadingPlan) -> Iterator[Event]:
         """The events of a summary."""
         own = self._in_own_words(run.ask)
         if own:
@@ -56,7 +56,7 @@ class Summaries(Responder):
         if self._style.summaries == "supported":
             yield from self._part_by_part.tell(run, plan, self._own_sections(run, plan))
             return
-        notes: list[Note] = []
+        notes: list[PartSummary] = []
         parts = yield from self._parts(run, plan, notes)
         if parts.stopped:
             words = _("Stopped in part {number} of {count}; the parts before it are kept.")
@@ -70,9 +70,9 @@ class Summaries(Responder):
             return
         sections, anew = whole
         told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
-        yield from self._shown(run, plan, sections, combined([parts.stats, anew]), told=told)
+        yield from self._shown(run, plan, sections, combined_stats([parts.stats, anew]), told=told)
 
-    def held(self, run: Run, plan: ReadingPlan, prompt: str, done: Answer) -> Iterator[Event]:
+    def held(self, run: AnswerRun, plan: ReadingPlan, prompt: str, done: Answer) -> Iterator[Event]:
         """The end of a summary that the model told of a book in one go: what the book bears out of it. One
         told as the person's own instructions ask, in another language maybe, cannot be held against the book:
         it ends with its last whole sentence, and that is all.
@@ -82,14 +82,14 @@ class Summaries(Responder):
             text, stands = _complete(done), ()
         else:
             stretch = self._stretch(run.ask, part.start, part.end)
-            lines = stretch.supported(settled(LevelledText.of(done.pieces), prompt), self._style.supported)
-            section = Section("", lines or stretch.own(WORDS["paragraph"]))
+            lines = stretch.supported(tidied(LevelledText.of(done.pieces), prompt), self._style.supported)
+            section = HeadedLines("", lines or stretch.own(WORDS["paragraph"]))
             text, stands = composed([section], quoting=True)
         notes = [*quoted(stands), *done.notes]
         same = text.text == done.text.strip()
         if not same:
-            yield Reading(1, 1, part.label, "whole summary", attempt=2)
-            yield from shown(text)
+            yield ReadingStep(1, 1, part.label, "whole summary", attempt=2)
+            yield from ready_text(text)
         ids = done.token_ids if same else tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(prompt), ids)
         told = replace(done, pieces=text.pieces, token_ids=ids, notes=())
@@ -98,7 +98,7 @@ class Summaries(Responder):
 
     # ---- in the book's own sentences -----------------------------------------------------------------------
 
-    def _in_own_words(self, ask: Ask) -> str:
+    def _in_own_words(self, ask: Request) -> str:
         """Why a summary is told in the book's own sentences; "" where the model tells it."""
         if ask.summaries == "own":
             return _("In the book's own sentences, as it was asked for.")
@@ -108,23 +108,25 @@ class Summaries(Responder):
             return _("In the book's own sentences: this model reads English only.")
         return ""
 
-    def _own_sections(self, run: Run, plan: ReadingPlan) -> list[Section]:
+    def _own_sections(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
         """Each chapter's best sentences; of these the whole's, where it has more than one chapter."""
         length, book = run.ask.summary_length, run.ask.book
         chapters = _chapters(run.ask, plan)
         words = WORDS[length] if len(chapters) == 1 else WORDS["chapters"]
         sections = [
-            Section(label, own_lines(book, [(part.start, part.end) for part in parts], words))
+            HeadedLines(label, own_lines(book, [(part.start, part.end) for part in parts], words))
             for label, parts in chapters
         ]
         if length == "chapters":
             return sections
         lines = [line for section in sections for line in section.lines]
-        return [Section("", fewer(lines, WORDS[length]))]
+        return [HeadedLines("", fewer(lines, WORDS[length]))]
 
     # ---- told by the model ---------------------------------------------------------------------------------
 
-    def _parts(self, run: Run, plan: ReadingPlan, notes: list[Note]) -> Generator[Event, None, Told]:
+    def _parts(
+        self, run: AnswerRun, plan: ReadingPlan, notes: list[PartSummary]
+    ) -> Generator[Event, None, SummaryResult]:
         """Adds a note of every part to `notes`, until it is stopped; what was told of them all in figures."""
         ask, stats = run.ask, []
         known = set() if ask.fresh else {note.first for note in self.known(ask.book, plan)}
@@ -135,22 +137,22 @@ class Summaries(Responder):
             )
             told = yield from self._summarizer.told(
                 ask.book_id,
-                Text(passage(ask.book, part), self._stretch(ask, part.start, part.end)),
+                SummarySource(passage(ask.book, part), self._stretch(ask, part.start, part.end)),
                 self._style.part_prompts,
-                Reading(index + 1, len(plan.parts), part.label, "part summary", left_s=left_s),
+                ReadingStep(index + 1, len(plan.parts), part.label, "part summary", left_s=left_s),
                 self._conversations.note_params(ask, index + 1),
                 self._part_reader(run, part),
                 fresh=ask.fresh,
             )
             stats.append(told.stats)
             if told.stopped:
-                return replace(told, stats=combined(stats))
-            notes.append(Note(part.label, told.lines, index, index))
-        return Told((), combined(stats))
+                return replace(told, stats=combined_stats(stats))
+            notes.append(PartSummary(part.label, told.lines, index, index))
+        return SummaryResult((), combined_stats(stats))
 
     def _whole(
-        self, run: Run, plan: ReadingPlan, notes: list[Note]
-    ) -> Generator[Event, None, tuple[list[Section], Stats] | None]:
+        self, run: AnswerRun, plan: ReadingPlan, notes: list[PartSummary]
+    ) -> Generator[Event, None, tuple[list[HeadedLines], Stats] | None]:
         """The parts' notes as one summary of the length that was asked for; None where it was stopped."""
         length = run.ask.summary_length
         if length == "chapters":
@@ -162,64 +164,71 @@ class Summaries(Responder):
                 told = yield from self._merged(run, plan, own, label, WORDS[length], after_s=after_s)
                 if told.stopped:
                     return None
-                sections.append(Section(label, told.lines))
+                sections.append(HeadedLines(label, told.lines))
                 stats.append(told.stats)
-            return sections, combined(stats)
+            return sections, combined_stats(stats)
         told = yield from self._merged(run, plan, notes, _("the whole book"), WORDS[length])
-        return None if told.stopped else ([Section("", told.lines)], told.stats)
+        return None if told.stopped else ([HeadedLines("", told.lines)], told.stats)
 
     def _merged(
-        self, run: Run, plan: ReadingPlan, notes: list[Note], label: str, words: int, *, after_s: float = 0.0
-    ) -> Generator[Event, None, Told]:
+        self,
+        run: AnswerRun,
+        plan: ReadingPlan,
+        notes: list[PartSummary],
+        label: str,
+        words: int,
+        *,
+        after_s: float = 0.0,
+    ) -> Generator[Event, None, SummaryResult]:
         """Notes made one summary of about `words` words: chosen from their lines, or told anew by the model
         in as many levels as it takes. `after_s`: what comes behind it takes so long.
         """
         lines = [line for note in notes for line in note.lines]
         if len(notes) == 1:
-            return Told(fewer(lines, words), Stats())
+            return SummaryResult(fewer(lines, words), Stats())
         room = min(self._style.join_tokens, self._room_tokens(max(512, run.params.max_new_tokens)))
         stats: list[Stats] = []
         while True:
-            groups = grouped(notes, lambda note: self._tokenizer.count(joined([note])), room)
+            groups = grouped(notes, lambda note: self._tokenizer.count(labelled_text([note])), room)
             left_s = after_s + self._telling_s(run, len(notes))
             if len(groups) == 1:
-                place = Reading(1, 1, label, "whole summary", left_s=left_s)
+                place = ReadingStep(1, 1, label, "whole summary", left_s=left_s)
                 prompt = of_length(self._style, self._style.join_prompts[0], run.ask.summary_length)
                 told = yield from self._retold(run, plan, notes, [prompt], place, run.params, keep=False)
-                return replace(told, stats=combined([*stats, told.stats]))
+                return replace(told, stats=combined_stats([*stats, told.stats]))
             shorter = []
             for number, group in enumerate(groups, 1):
                 name = place_name(run.ask.book, plan.parts[group[0].first : group[-1].last + 1])
                 later_s = after_s + self._telling_s(run, len(groups))
                 later_s += (left_s - later_s) * (1 - (number - 1) / len(groups))
-                place = Reading(number, len(groups), name, "part summary", left_s=later_s)
+                place = ReadingStep(number, len(groups), name, "part summary", left_s=later_s)
                 params = self._conversations.note_params(run.ask, number)
                 told = yield from self._retold(run, plan, group, self._style.join_prompts, place, params)
                 stats.append(told.stats)
                 if told.stopped:
-                    return replace(told, stats=combined(stats))
-                shorter.append(Note(name, told.lines, group[0].first, group[-1].last))
+                    return replace(told, stats=combined_stats(stats))
+                shorter.append(PartSummary(name, told.lines, group[0].first, group[-1].last))
             notes = shorter
 
-    def _telling_s(self, run: Run, notes: int) -> float:
+    def _telling_s(self, run: AnswerRun, notes: int) -> float:
         """Seconds until the whole is told from so many notes."""
         return self._expectation.summary_s([], notes, self._style, run.params.max_new_tokens)
 
     def _retold(
         self,
-        run: Run,
+        run: AnswerRun,
         plan: ReadingPlan,
-        notes: Sequence[Note],
+        notes: Sequence[PartSummary],
         prompts: Sequence[str],
-        place: Reading,
+        place: ReadingStep,
         params: Params,
         *,
         keep: bool = True,
-    ) -> Generator[Event, None, Told]:
+    ) -> Generator[Event, None, SummaryResult]:
         """One summary of several, told by the model."""
         start, end = plan.parts[notes[0].first].start, plan.parts[notes[-1].last].end
         stretch = self._stretch(run.ask, start, end, [line for note in notes for line in note.lines])
-        text = Text(joined(notes), stretch)
+        text = SummarySource(labelled_text(notes), stretch)
         read = self._notes_reader(run, text.text)
         return (
             yield from self._summarizer.told(
@@ -227,16 +236,16 @@ class Summaries(Responder):
             )
         )
 
-    def _stretch(self, ask: Ask, start: int, end: int, lines: Sequence[Line] = ()) -> Stretch:
-        return Stretch(ask.book, self._books.evidence(ask.book), (start, end), lines)
+    def _stretch(self, ask: Request, start: int, end: int, lines: Sequence[SummaryLine] = ()) -> TellableSpan:
+        return TellableSpan(ask.book, self._books.evidence(ask.book), (start, end), lines)
 
-    def _part_reader(self, run: Run, part: Part) -> Read:
+    def _part_reader(self, run: AnswerRun, part: ReadingPart) -> Read:
         ids = self._books.ids(run.ask.book, part)
         return lambda prompt, params: self._turns.alone(
             run, part_key(run.ask, part), ids, prompt, params, of_book=True
         )
 
-    def _notes_reader(self, run: Run, text: str) -> Read:
+    def _notes_reader(self, run: AnswerRun, text: str) -> Read:
         ids = self._tokenizer.encode(text + "\n\n")
         return lambda prompt, params: self._turns.alone(run, notes_key(run.ask), ids, prompt, params)
 
@@ -244,9 +253,9 @@ class Summaries(Responder):
 
     def _shown(
         self,
-        run: Run,
+        run: AnswerRun,
         plan: ReadingPlan,
-        sections: Sequence[Section],
+        sections: Sequence[HeadedLines],
         stats: Stats,
         *,
         told: str = "",
@@ -261,8 +270,8 @@ class Summaries(Responder):
         if run.ask.instructions:
             notes.append(not_followed())
         if text.text != told:
-            yield Reading(1, 1, _("the whole book"), "whole summary", attempt=2 if told else 1)
-            yield from shown(text)
+            yield ReadingStep(1, 1, _("the whole book"), "whole summary", attempt=2 if told else 1)
+            yield from ready_text(text)
         ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
@@ -272,7 +281,12 @@ class Summaries(Responder):
         yield replace(self._turns.finished(done, plan=plan, sources=sources, notes=notes), stands=stands)
 
     def _as_wished(
-        self, run: Run, plan: ReadingPlan, sections: Sequence[Section], stats: Stats, notes: Sequence[str]
+        self,
+        run: AnswerRun,
+        plan: ReadingPlan,
+        sections: Sequence[HeadedLines],
+        stats: Stats,
+        notes: Sequence[str],
     ) -> Iterator[Event]:
         """A summary whose sentences were held against the book, told once more with the person's own
         instructions: in another language they could not be held against it.
@@ -281,12 +295,12 @@ class Summaries(Responder):
         text, figures, reason = LevelledText(), [stats], "stop"
         for number, section in enumerate(sections, 1):
             label = section.heading or _("the whole book")
-            yield Reading(number, len(sections), label, "whole summary", attempt=2 if number == 1 else 1)
+            yield ReadingStep(number, len(sections), label, "whole summary", attempt=2 if number == 1 else 1)
             title = f"## {section.heading}\n\n" if section.heading else ""
             heading = LevelledText.plain(("\n\n" if text.text else "") + title)
-            yield from shown(heading)
+            yield from ready_text(heading)
             told = joined_lines(section.lines)
-            wish = instructed(in_language_of(told, self._style, prompt), run.ask.instructions)
+            wish = with_instructions(in_language_of(told, self._style, prompt), run.ask.instructions)
             done = yield from self._notes_reader(run, told)(wish, run.params)
             text += heading + _complete(done)
             figures.append(done.stats)
@@ -298,7 +312,7 @@ class Summaries(Responder):
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        whole = Answer(reason, text.pieces, ids, combined(figures))
+        whole = Answer(reason, text.pieces, ids, combined_stats(figures))
         sources = [part.label for part in plan.parts]
         yield self._turns.finished(whole, plan=plan, sources=sources, notes=(*notes, note))
 
@@ -316,6 +330,6 @@ def _complete(done: Answer) -> LevelledText:
     return text.strip()
 
 
-def _chapters(ask: Ask, plan: ReadingPlan) -> list[tuple[str, tuple[Part, ...]]]:
+def _chapters(ask: Request, plan: ReadingPlan) -> list[tuple[str, tuple[ReadingPart, ...]]]:
     """The parts of each chapter under its name."""
     return [(place_name(ask.book, parts), parts) for parts in by_chapter(ask.book, plan.parts)]

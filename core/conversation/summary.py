@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from core.ask import Params
 from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
-from core.conversation.grounding import Stretch
-from core.conversation.part_summaries import Line, NoteStore, says_little, settled
+from core.conversation.grounding import TellableSpan
+from core.conversation.part_summaries import PartSummaryStore, SummaryLine, says_little, tidied
 from core.conversation.reading import ReadingStyle
 from core.documents.word_count import count_words
-from core.events import Delta, Event, Reading, Stats
-from core.stats import combined
+from core.events import Delta, Event, ReadingStep, Stats
+from core.stats import combined_stats
 from core.text.grounding import grounding
 from core.text.levelled import LevelledText
 
@@ -32,18 +32,18 @@ Read = Callable[[str, Params], Generator[Event, None, Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SummarySource:
     """What is summarised: the text as the model reads it, and the stretch of the book it stands for."""
 
     text: str
-    stretch: Stretch
+    stretch: TellableSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SummaryResult:
     """What was told of one text. `stopped`: the user ended it; there are no lines, and `notes` say more."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[SummaryLine, ...]
     stats: Stats
     stopped: bool = False
     notes: tuple[str, ...] = ()
@@ -54,16 +54,18 @@ class Summarizer:
     store: two files may have one name.
     """
 
-    def __init__(self, style: ReadingStyle, store: NoteStore, made_by: str, *, kept_by: str = "") -> None:
+    def __init__(
+        self, style: ReadingStyle, store: PartSummaryStore, made_by: str, *, kept_by: str = ""
+    ) -> None:
         self._style, self._store, self._made_by = style, store, made_by
         self._kept_by = kept_by or made_by
 
-    def known(self, book_id: str, text: str) -> tuple[Line, ...] | None:
+    def known(self, book_id: str, text: str) -> tuple[SummaryLine, ...] | None:
         """The summary of a part that was read before."""
         prompts = self._in_language_of(text, self._style.part_prompts)
         return self._store.get(book_id, *self._made_from(text, prompts))
 
-    def keep(self, lines: Sequence[Line], book_id: str, text: str) -> None:
+    def keep(self, lines: Sequence[SummaryLine], book_id: str, text: str) -> None:
         """Keep what was told of a part."""
         prompts = self._in_language_of(text, self._style.part_prompts)
         self._store.put(lines, book_id, *self._made_from(text, prompts))
@@ -75,15 +77,15 @@ class Summarizer:
     def told(
         self,
         book_id: str,
-        text: Text,
+        text: SummarySource,
         prompts: Sequence[str],
-        place: Reading,
+        place: ReadingStep,
         params: Params,
         read: Read,
         *,
         fresh: bool = False,
         keep: bool = True,
-    ) -> Generator[Event, None, Told]:
+    ) -> Generator[Event, None, SummaryResult]:
         """The summary of one text: remembered, or told now; without `keep` it is told now and not kept."""
         prompts = self._in_language_of(text.text, prompts)
         if not keep:
@@ -92,16 +94,16 @@ class Summarizer:
         known = None if fresh else self._store.get(book_id, *made_from)
         if known is not None:
             yield place
-            yield from shown(LevelledText.plain(joined_lines(known)))
-            return Told(known, Stats(model=self._made_by))
+            yield from ready_text(LevelledText.plain(joined_lines(known)))
+            return SummaryResult(known, Stats(model=self._made_by))
         told = yield from self._written(text, prompts, place, params, read)
         if not told.stopped:
             self._store.put(told.lines, book_id, *made_from)
         return told
 
     def _written(
-        self, text: Text, prompts: Sequence[str], place: Reading, params: Params, read: Read
-    ) -> Generator[Event, None, Told]:
+        self, text: SummarySource, prompts: Sequence[str], place: ReadingStep, params: Params, read: Read
+    ) -> Generator[Event, None, SummaryResult]:
         """What the text bears out of the best of the tries, which are made until one keeps to it."""
         best: tuple[float, LevelledText] | None = None
         tries: list[Stats] = []
@@ -110,8 +112,8 @@ class Summarizer:
             done = yield from read(prompt, sampled)
             tries.append(done.stats)
             if done.reason == "user":
-                return Told((), combined(tries), stopped=True, notes=done.notes)
-            note, seen = settled(LevelledText.of(done.pieces), prompt), done.text
+                return SummaryResult((), combined_stats(tries), stopped=True, notes=done.notes)
+            note, seen = tidied(LevelledText.of(done.pieces), prompt), done.text
             little = says_little(note.text, done.token_ids, looping=done.reason == "looping")
             score = -1.0 if little else _worth(note.text, text.text)
             if best is None or score > best[0]:
@@ -119,12 +121,12 @@ class Summarizer:
             if score >= self._style.grounded or attempt == len(prompts) and best[0] >= 0:
                 # what is left to try is for texts of which nothing was said at all
                 break
-        (_score, note), stats = best, combined(tries)
+        (_score, note), stats = best, combined_stats(tries)
         lines = text.stretch.supported(note, self._style.supported) or text.stretch.own(_LEAST_OWN_WORDS)
         if joined_lines(lines) != seen:
             yield replace(place, attempt=attempt + 1)
-            yield from shown(LevelledText.joined((line.levelled for line in lines), " "))
-        return Told(lines, stats)
+            yield from ready_text(LevelledText.joined((line.levelled for line in lines), " "))
+        return SummaryResult(lines, stats)
 
     def _in_language_of(self, text: str, prompts: Sequence[str]) -> list[str]:
         return [in_language_of(text, self._style, prompt) for prompt in prompts]
@@ -133,12 +135,12 @@ class Summarizer:
         return self._kept_by, self._style.system, "\n".join(prompts), f"{self._style.supported:g}", text
 
 
-def shown(text: LevelledText) -> Iterator[Event]:
+def ready_text(text: LevelledText) -> Iterator[Event]:
     """A text that is there at once."""
     yield Delta(text.pieces)
 
 
-def joined_lines(lines: Sequence[Line]) -> str:
+def joined_lines(lines: Sequence[SummaryLine]) -> str:
     """A summary as a model is told of it, and a reader while it is made."""
     return " ".join(line.text for line in lines)
 

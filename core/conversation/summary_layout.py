@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.conversation.part_summaries import Line
-from core.events import Stand
+from core.conversation.part_summaries import SummaryLine
+from core.events import SourceSpan
 from core.text.levelled import LevelledText
 from core.text.words import translated_count as _n
 
@@ -16,14 +16,16 @@ _PARAGRAPH_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class HeadedLines:
     """A run of lines under a heading, "" for none."""
 
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[SummaryLine, ...]
 
 
-def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[LevelledText, tuple[Stand, ...]]:
+def composed(
+    sections: Sequence[HeadedLines], *, quoting: bool
+) -> tuple[LevelledText, tuple[SourceSpan, ...]]:
     """`sections` as one text in paragraphs, and where in it each line stands. `quoting`: the book's own
     sentences in quotation marks, among others.
     """
@@ -42,12 +44,12 @@ def composed(sections: Sequence[Section], *, quoting: bool) -> tuple[LevelledTex
                 add(LevelledText.plain("\n\n" if number % _PARAGRAPH_LINES == 0 else " "))
             quoted = quoting and line.own
             said = LevelledText.plain(_quotation(line.text)) if quoted else line.levelled
-            stands.append(Stand(at, at + len(said.text), line.start, line.end, line.own))
+            stands.append(SourceSpan(at, at + len(said.text), line.start, line.end, line.own))
             add(said)
     return LevelledText.joined(parts), tuple(stands)
 
 
-def quoted(stands: Sequence[Stand]) -> list[str]:
+def quoted(stands: Sequence[SourceSpan]) -> list[str]:
     """What is said of the book's own sentences among those of a model."""
     number = sum(one.quoted for one in stands)
     words = _n(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.conversation.reading import HEARD_PASSAGES, Part, ReadingStyle
+from core.conversation.reading import HEARD_PASSAGES, ReadingPart, ReadingStyle
 from core.events import Event, Prefill, Stats
 from core.planning.costs import PASSAGE_TOKENS, PASSAGES
 from core.planning.plan import Plan
@@ -14,7 +14,7 @@ _SHORT_ANSWER_TOKENS = 40
 _DRAWN_ANSWER_TOKENS = 10  # in a few words, as a model with consensus answers (docs/LOG.md)
 
 
-class Expectation:
+class TimeEstimate:
     """Seconds to read and to write so many tokens."""
 
     def __init__(self, plan: Plan) -> None:
@@ -41,7 +41,9 @@ class Expectation:
         """Seconds until so many tokens are written behind a text of `context_tokens`."""
         return tokens * (self._written_s or self._expected_tbt_s(context_tokens))
 
-    def summary_s(self, unread: list[Part], parts: int, style: ReadingStyle, answer_tokens: int) -> float:
+    def summary_s(
+        self, unread: list[ReadingPart], parts: int, style: ReadingStyle, answer_tokens: int
+    ) -> float:
         """Seconds until a book in `parts` is told: those `unread` are read and noted first, then the whole is
         told from all notes, in as many levels as it takes, where the model tells it.
         """

@@ -12,26 +12,26 @@ from itertools import accumulate
 from typing import Any
 
 from core.ask import Params
-from core.cache.query_recorder import Head, Looking
-from core.conversation.answering import Answer, answer, written
-from core.conversation.asking import Conversations, Run
-from core.conversation.attention_tracker import Looker, Stretches
+from core.cache.query_recorder import AttentionHead, QueryRecorder
+from core.conversation.answering import Answer, finished_answer, generate_answer
+from core.conversation.asking import AnswerRun, ConversationMemories
+from core.conversation.attention_tracker import AttentionTracker, PassageSpans
 from core.conversation.contexts import ContextShelf
 from core.conversation.reading import ReadingPlan, ReadingStyle
-from core.conversation.time_estimates import Expectation
+from core.conversation.time_estimates import TimeEstimate
 from core.conversation.verification import verify_answer
-from core.decoding.branching import Branch
+from core.decoding.branching import AnswerBranch
 from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.errors import UserError
-from core.events import DecodingStarted, Event, Finished, Prefill, Preparing, RoundStats, Verified
+from core.events import DecodingStarted, Event, Finished, Prefill, Preparing, RoundStats, VerificationResult
 from core.stats import StatsRecorder
 from core.text.detokenizer import Detokenizer
 from core.text.levelled import stripped
-from core.text.prompt import Prompt, Turn, build
+from core.text.prompt import PackedPrompt, PromptTurn, build_prompt
 from core.text.stopping import StopStrings
 from core.text.tokenizer import Tokenizer
-from core.text.words import listed
+from core.text.words import listed_texts
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -54,10 +54,10 @@ class Turns:
         style: ReadingStyle,
         *,
         shelf: ContextShelf,
-        conversations: Conversations,
-        expectation: Expectation,
+        conversations: ConversationMemories,
+        expectation: TimeEstimate,
         verify: bool,
-        heads: Sequence[Head] = (),
+        heads: Sequence[AttentionHead] = (),
     ) -> None:
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
         self._shelf, self._conversations, self._expectation = shelf, conversations, expectation
@@ -65,14 +65,14 @@ class Turns:
 
     def turn(
         self,
-        run: Run,
+        run: AnswerRun,
         key: tuple,
         text: Sequence[int],
         question: str,
         *,
         memo: Sequence[int] = (),
         keep: bool = False,
-        places: Callable[[], Stretches] | None = None,
+        places: Callable[[], PassageSpans] | None = None,
     ) -> Answering:
         """Answer `question` after text, memo and the turns so far, in the context of `key`. `keep`: the text
         may be kept on disk. `places`: the passages in the text, where it is worth telling which were looked
@@ -104,7 +104,7 @@ class Turns:
         ).format(count=prompt.dropped_turns)
         return replace(done, notes=(*done.notes, left))
 
-    def room(self, run: Run, text: Sequence[int], question: str) -> dict[str, Any]:
+    def room(self, run: AnswerRun, text: Sequence[int], question: str) -> dict[str, Any]:
         """How many tokens of the context each would take in `turn`: "text", every one of the "turns", the
         "question", and the longest "answer"; "context" is all there are.
         """
@@ -121,7 +121,7 @@ class Turns:
 
     def alone(
         self,
-        run: Run,
+        run: AnswerRun,
         key: tuple,
         text: Sequence[int],
         question: str,
@@ -133,12 +133,14 @@ class Turns:
         kept on disk if the reading of it is stopped; once it is read, what was said of it is kept instead.
         """
         frame, asked = self._tokenizer.frame(self._style.system), self._tokenizer.encode(question)
-        prompt = build(frame, text, (), asked, room=self._engine.context_tokens)
+        prompt = build_prompt(frame, text, (), asked, room=self._engine.context_tokens)
         kept = prompt.head_tokens if of_book else 0
         keeping = {"keep_tokens": kept, "keep_whole": False, "passing": run.ask.guest}
         return (yield from self._generate(run, key, prompt.ids, params, **keeping))
 
-    def passing(self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params) -> Answering:
+    def passing(
+        self, run: AnswerRun, key: tuple, text: Sequence[int], question: str, params: Params
+    ) -> Answering:
         """One question about a short text that is one of many: its context gives way to those of books.
         Raises UserError when it does not fit.
         """
@@ -146,7 +148,7 @@ class Turns:
         return (yield from self._generate(run, key, prompt.ids, params, passing=True))
 
     def likelihoods(
-        self, run: Run, key: tuple, text: Sequence[int], question: str, own: str, params: Params
+        self, run: AnswerRun, key: tuple, text: Sequence[int], question: str, own: str, params: Params
     ) -> Generator[Event, None, tuple[float, float] | None]:
         """Reads a text for `passing` and writes nothing. Returns the log-probabilities of the person's `own`
         words in `question` behind it, and of the refusal behind that, in nats; None where somebody stopped
@@ -170,7 +172,7 @@ class Turns:
         return sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
 
     def several(
-        self, run: Run, key: tuple, text: Sequence[int], question: str, each: Sequence[Params]
+        self, run: AnswerRun, key: tuple, text: Sequence[int], question: str, each: Sequence[Params]
     ) -> list[tuple[Answer, float]] | None:
         """Answers to a question about a text that `likelihoods` has just read, one for each of these params,
         in one batch; each with its log-probability in nats. None where somebody stopped it.
@@ -179,7 +181,7 @@ class Turns:
         needed = len(prompt.ids) + each[0].max_new_tokens + 1
         context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
         decode, eos_ids = self._tokenizer.decode, self._engine.eos_ids
-        branches = [Branch(params, StopStrings(params.stop, decode)) for params in each]
+        branches = [AnswerBranch(params, StopStrings(params.stop, decode)) for params in each]
         reused = len(context.ids)
         seconds = self._engine.several(context, prompt.ids, branches, should_stop=run.should_stop)
         if seconds is None:
@@ -197,14 +199,14 @@ class Turns:
             recorder = StatsRecorder(started)
             for took in seconds[: len(one.tokens)]:
                 recorder.round(RoundStats(1, took))
-            said = written(
+            said = finished_answer(
                 one.tokens, one.reason, recorder.stats(), decode=decode, eos_ids=eos_ids, stops=one.ends
             )
             found.append((said, one.log_probability))
         return found
 
     def rechecked(
-        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, done: Answer
+        self, run: AnswerRun, key: tuple, text: Sequence[int], question: str, params: Params, done: Answer
     ) -> Answer:
         """An answer of `several` with how plain decoding agrees, where every answer is checked."""
         if not self._verify or not done.token_ids:
@@ -216,8 +218,14 @@ class Turns:
         return self._checked(done, context, prompt.ids, params)
 
     def judged(
-        self, run: Run, key: tuple, text: Sequence[int], question: str, params: Params, ids: Sequence[int]
-    ) -> Verified:
+        self,
+        run: AnswerRun,
+        key: tuple,
+        text: Sequence[int],
+        question: str,
+        params: Params,
+        ids: Sequence[int],
+    ) -> VerificationResult:
         """What plain decoding says of `ids`, an answer that was given to such a question before with these
         `params`. Raises UserError when the question does not fit.
         """
@@ -239,7 +247,7 @@ class Turns:
         reading = {} if plan is None else {"reading": asdict(plan)}
         told = [*(plan.notes if plan else ()), *notes, *done.notes]
         if plan and plan.left_out:
-            told.append(_("Not read: {places}.").format(places=listed(plan.left_out, "; ")))
+            told.append(_("Not read: {places}.").format(places=listed_texts(plan.left_out, "; ")))
         pieces = stripped(done.pieces)
         return Finished(
             done.reason,
@@ -253,11 +261,11 @@ class Turns:
         )
 
     def _laid_out(
-        self, text: Sequence[int], turns: Sequence[Turn], asked: Sequence[int], params: Params
-    ) -> Prompt:
+        self, text: Sequence[int], turns: Sequence[PromptTurn], asked: Sequence[int], params: Params
+    ) -> PackedPrompt:
         room = self._engine.context_tokens - params.max_new_tokens
         try:
-            return build(self._tokenizer.frame(self._style.system), text, turns, asked, room=room)
+            return build_prompt(self._tokenizer.frame(self._style.system), text, turns, asked, room=room)
         except ValueError as error:
             words = _(
                 "This does not fit the context: {reason}. Ask a shorter question, lower max_new_tokens, "
@@ -266,8 +274,14 @@ class Turns:
             raise UserError(words.format(reason=error)) from error
 
     def _looker(
-        self, places: Stretches, prompt: Prompt, question: str, context: Context, *, asked: str | None
-    ) -> Looker:
+        self,
+        places: PassageSpans,
+        prompt: PackedPrompt,
+        question: str,
+        context: Context,
+        *,
+        asked: str | None,
+    ) -> AttentionTracker:
         """What watches the answer to `question`, the prompt's last text, in a context. Of it, only what was
         `asked` counts, where that is in it: the wording around it looks nowhere.
         """
@@ -276,15 +290,15 @@ class Turns:
         start = len(prompt.ids) - len(frame.ask) - self._tokenizer.count(question)
         first, last = (self._tokenizer.count(text) for text in (before, before + words))
         own = range(start + first, start + last) if words else range(start, start + last)
-        context.looking = context.looking or Looking(self._heads, group=config.heads // config.kv_heads)
+        context.looking = context.looking or QueryRecorder(self._heads, group=config.heads // config.kv_heads)
         context.looking.begin(own.start)
-        return Looker(
+        return AttentionTracker(
             context, places, text_start=len(frame.opening), question=own, prompt_tokens=len(prompt.ids)
         )
 
     def _generate(
         self,
-        run: Run,
+        run: AnswerRun,
         key: tuple,
         ids: list[int],
         params: Params,
@@ -292,7 +306,7 @@ class Turns:
         keep_tokens: int = 0,
         keep_whole: bool = True,
         passing: bool = False,
-        look: Callable[[Context], Looker] | None = None,
+        look: Callable[[Context], AttentionTracker] | None = None,
     ) -> Answering:
         """Generate in the context of `key`, whose first `keep_tokens` come from disk if they are there and go
         there later; without `keep_whole` only if not all of them were read.
@@ -302,7 +316,7 @@ class Turns:
         spare = min(_PASSING_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
         context = self._shelf.take(key, needed, spare_tokens=spare, passing=passing)
         context.belongs_to(key[0], keep_tokens)
-        events = answer(
+        events = generate_answer(
             self._engine,
             context,
             ids,
@@ -337,10 +351,12 @@ class Turns:
             return replace(done, stats=replace(done.stats, verified=verified))
         return self._checked(done, context, ids, params) if self._verify and done.token_ids else done
 
-    def _verified(self, context: Context, ids: list[int], start: int, params: Params) -> Verified:
+    def _verified(self, context: Context, ids: list[int], start: int, params: Params) -> VerificationResult:
         found = verify_answer(self._engine.model, context, ids, start, params)
-        known = {one.name: getattr(found, one.name) for one in fields(Verified) if one.name != "places"}
-        return Verified(**known, places=self._places(ids[start:], found.ties) if found.ties else ())
+        known = {
+            one.name: getattr(found, one.name) for one in fields(VerificationResult) if one.name != "places"
+        }
+        return VerificationResult(**known, places=self._places(ids[start:], found.ties) if found.ties else ())
 
     def _places(self, ids: Sequence[int], numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """The characters that these tokens brought, in the answer's text as it is shown."""

@@ -13,7 +13,7 @@ from core.ask import Params
 from core.backend.shared.kv_rows import CODES
 from core.cache.base import KVCache
 from core.decoding.context import Context
-from core.decoding.drafters import Model
+from core.decoding.drafters import DraftingModel
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
 
@@ -29,7 +29,7 @@ NEAR_TIE_OF_CODES = 0.32
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class GreedyAgreement:
     """What the plain pass says of an answer. At temperature 0 a token is possible when it is the argmax, else
     when it is in the nucleus.
     """
@@ -47,7 +47,7 @@ class Agreement:
 
 def verify_answer(
     model: LlamaModel, context: Context, ids: Sequence[int], start: int, params: Params
-) -> Agreement:
+) -> GreedyAgreement:
     """Re-checks the answer ids[start:], just generated in `context` with `params`, by a teacher-forced plain
     pass. `mismatches` above 0 means the answer is not plain decoding's.
     """
@@ -65,8 +65,8 @@ def verify_answer(
 
 
 def recheck(
-    model: Model, cache: KVCache, ids: Sequence[int], start: int, sampling: Sampling, *, margin: float
-) -> Agreement:
+    model: DraftingModel, cache: KVCache, ids: Sequence[int], start: int, sampling: Sampling, *, margin: float
+) -> GreedyAgreement:
     """Judges ids[start:] given ids[:start]. Feeds `cache` what it lacks of ids[:-1], the answer's rows always
     anew.
 
@@ -95,7 +95,7 @@ def recheck(
                 log_probability += float(
                     surprise[row, token] if sampling.temperature == 0 else law[row, token].log()
                 )
-    return Agreement(
+    return GreedyAgreement(
         tokens=len(gaps),
         agreed=gaps.count(0.0),
         near_ties=sum(0 < one <= margin for one in gaps),

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from core.conversation.answer_validation import answers, refuses
+from core.conversation.answer_validation import is_answer, is_refusal
 from core.conversation.consensus import Bag, bag, overlap
-from core.conversation.reranking import Heard
+from core.conversation.reranking import ScoredPassage
 from core.evidence.support import Evidence, Support
 from core.paths import ROOT
 
@@ -28,17 +28,17 @@ _NAMED = re.compile(r"\bnames?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class PassageAnswers:
     """A passage with what was said from it: each answer with its log-probability in nats, the likeliest
     first.
     """
 
-    heard: Heard
+    heard: ScoredPassage
     said: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ScoredAnswer:
     """Answer number `at` of witness number `witness`, with what its passage holds of it."""
 
     witness: int
@@ -58,38 +58,38 @@ class Verifier:
     given: float
     marked: float
 
-    def score(self, one: Candidate) -> float:
+    def score(self, one: ScoredAnswer) -> float:
         """Its log-odds."""
         return self.bias + math.fsum(map(float.__mul__, self.weights, one.features))
 
-    def best(self, found: Sequence[Candidate]) -> tuple[Candidate, float] | None:
+    def best(self, found: Sequence[ScoredAnswer]) -> tuple[ScoredAnswer, float] | None:
         """The likeliest to be right, the first of equals, with its score; None of none."""
         scored = [(one, self.score(one)) for one in found]
         return max(scored, key=lambda one: one[1], default=None)
 
 
 @lru_cache(maxsize=1)
-def load(name: str) -> Verifier:
+def load_verifier(name: str) -> Verifier:
     """The verifier that comes with the program under this path in assets/models."""
     held = json.loads((ROOT / "assets" / "models" / name).read_text(encoding="utf-8"))
     assert list(held["weights"]) == list(NAMES), "the verifier was learned on other features: learn it anew"
     return Verifier(held["bias"], tuple(held["weights"].values()), held["given"], held["marked"])
 
 
-def candidates(question: str, heard: Sequence[Witness], evidence: Evidence) -> list[Candidate]:
+def scored_answers(question: str, heard: Sequence[PassageAnswers], evidence: Evidence) -> list[ScoredAnswer]:
     """Every answer that is one to the question, each text once a passage."""
     if not heard:
         return []
     table = _Table(question, heard, evidence)
     return [
-        Candidate(number, at, *table.row(number, at))
+        ScoredAnswer(number, at, *table.row(number, at))
         for number, one in enumerate(heard)
         for at, text in _distinct(one)
-        if evidence.answers(text, question) and answers(text, question, evidence.text_of(one.heard.passage))
+        if evidence.answers(text, question) and is_answer(text, question, evidence.text_of(one.heard.passage))
     ]
 
 
-def _distinct(one: Witness) -> list[tuple[int, str]]:
+def _distinct(one: PassageAnswers) -> list[tuple[int, str]]:
     first: dict[str, int] = {}
     for at, (text, _level) in enumerate(one.said):
         if not _refused(text):
@@ -98,13 +98,13 @@ def _distinct(one: Witness) -> list[tuple[int, str]]:
 
 
 def _refused(text: str) -> bool:
-    return not text.strip() or refuses(text)
+    return not text.strip() or is_refusal(text)
 
 
 class _Table:
     """What is known of all passages of one question."""
 
-    def __init__(self, question: str, heard: Sequence[Witness], evidence: Evidence) -> None:
+    def __init__(self, question: str, heard: Sequence[PassageAnswers], evidence: Evidence) -> None:
         self._question, self._heard, self._evidence = question, heard, evidence
         self._bags = [[bag(text) for text, _ in one.said if not _refused(text)] for one in heard]
         likeliest = max(one.heard.asked for one in heard)

@@ -17,7 +17,7 @@ from core.model.llama import LlamaModel
 
 
 @dataclass(slots=True)
-class Branch:
+class AnswerBranch:
     """One answer under way. `log_probability`: of its tokens at temperature 1 and without a penalty, in
     nats. `reason`: None | stop | length.
     """
@@ -29,11 +29,11 @@ class Branch:
     reason: str | None = None
 
 
-def grow(
+def grow_branches(
     model: LlamaModel,
     trunk: TargetKVCache,
     ids: Sequence[int],
-    branches: Sequence[Branch],
+    branches: Sequence[AnswerBranch],
     *,
     eos_ids: frozenset[int],
 ) -> Iterator[int]:
@@ -56,7 +56,7 @@ def _grown(
     model: LlamaModel,
     cache: Branches | TargetKVCache,
     ids: Sequence[int],
-    branches: Sequence[Branch],
+    branches: Sequence[AnswerBranch],
     eos_ids: frozenset[int],
 ) -> Iterator[int]:
     laws = [_law(one.params, len(ids)) for one in branches]
@@ -80,7 +80,7 @@ def _law(params: Params, start: int) -> tuple[Callable[[torch.Tensor], torch.Ten
     return SeededRandomness(params.seed).draw, sampling
 
 
-def _take(branch: Branch, token: int, levels: torch.Tensor, eos_ids: frozenset[int]) -> None:
+def _take(branch: AnswerBranch, token: int, levels: torch.Tensor, eos_ids: frozenset[int]) -> None:
     """The branch's next token."""
     branch.tokens.append(token)
     branch.log_probability += float(levels[token])

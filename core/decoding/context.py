@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.cache.base import TargetKVCache
-from core.cache.query_recorder import Looking
+from core.cache.query_recorder import QueryRecorder
 from core.decoding.ngrams import NgramIndex
 
 _PIECE = 1024  # ids compared at once: one by one takes 20 ms in a text of 128K tokens
@@ -27,7 +27,7 @@ class Context:
         self.index = NgramIndex(capacity)
         self.book_id, self.book_tokens, self.saved = "", 0, True
         # keeps where the answer looks, where somebody wants to know
-        self.looking: Looking | None = None
+        self.looking: QueryRecorder | None = None
 
     @property
     def nbytes(self) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.cache.base import Observer, TargetKVCache
-from core.decoding.drafters import Drafter, Model, next_logits
+from core.cache.base import KeyHook, TargetKVCache
+from core.decoding.drafters import Drafter, DraftingModel, next_logits
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.verify import verify
@@ -52,7 +52,7 @@ class Refresh(Protocol):
     """
 
     @property
-    def tap(self) -> Observer | None: ...
+    def tap(self) -> KeyHook | None: ...
     def before_round(self) -> None: ...
     def after_round(self, acceptance: Acceptance) -> None: ...
 
@@ -86,7 +86,7 @@ class Decoder:
     def __init__(
         self,
         drafter: Drafter,
-        model: Model,
+        model: DraftingModel,
         cache: TargetKVCache,
         sampling: Sampling,
         randomness: Randomness,

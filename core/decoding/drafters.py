@@ -16,10 +16,10 @@ from core.decoding.ngrams import NgramIndex
 from core.decoding.randomness import Randomness
 from core.decoding.sampling import Sampling
 from core.decoding.tokens import Tokens
-from core.decoding.verify import Draft, draw, verify
+from core.decoding.verify import Draft, sample_token, verify
 
 
-class Model(Protocol):
+class DraftingModel(Protocol):
     """What a drafter needs of a model."""
 
     def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor: ...
@@ -93,7 +93,7 @@ class ModelDrafter:
 
     def __init__(
         self,
-        model: Model,
+        model: DraftingModel,
         cache: KVCache,
         sampling: Sampling,
         randomness: Randomness,
@@ -123,7 +123,7 @@ class ModelDrafter:
             laws.append(self._sampling.probs(logits, so_far)[0])
             # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read
             # here
-            token, confidence = draw(laws[-1], self._randomness, logits)
+            token, confidence = sample_token(laws[-1], self._randomness, logits)
             tokens.append(token)
             self._confidence.extend(confidence)
         return Draft(tuple(tokens), torch.stack(laws), (self._level,) * len(tokens)) if tokens else Draft()
@@ -182,7 +182,7 @@ class VerifiedDrafter:
     def __init__(
         self,
         drafter: Drafter,
-        model: Model,
+        model: DraftingModel,
         cache: KVCache,
         sampling: Sampling,
         randomness: Randomness,
@@ -243,7 +243,7 @@ class VerifiedDrafter:
 
 
 def next_logits(
-    model: Model, cache: KVCache, committed: Sequence[int], drafted: Sequence[int] = ()
+    model: DraftingModel, cache: KVCache, committed: Sequence[int], drafted: Sequence[int] = ()
 ) -> torch.Tensor:
     """Feeds `cache` what it lacks of `committed`, then `drafted` [g]. Returns logits [g + 1, vocab]."""
     for piece in cache.missing(len(committed) - 1):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from core.cache.base import Observer, TargetKVCache
+from core.cache.base import KeyHook, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding.decoder import Refresh
 from core.decoding.drafters import next_logits
@@ -23,25 +23,25 @@ from core.events import Acceptance
 from core.model.llama import LlamaModel
 
 
-class Watch:
+class SourceStandIn:
     """Stands in for the full cache where a lane's refresh asks to observe a pass: there may be several
     lanes.
     """
 
-    observer: Observer | None = None
+    observer: KeyHook | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class RetrievalLane:
     """A retrieval cache and its refresh; `watch` is the source that the refresh knows."""
 
     cache: RetrievalKVCache
     refresh: Refresh
-    watch: Watch
+    watch: SourceStandIn
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedTokens:
     """Expected tokens of rounds, summed: of `rounds` drafts so many were reached by verification and so many
     accepted.
     """
@@ -60,29 +60,34 @@ class Expected:
         """The accepted ones and the one that verification adds."""
         return 1 + self.accepted / self.rounds if self.rounds else None
 
-    def __add__(self, other: Expected) -> Expected:
-        return Expected(
+    def __add__(self, other: ExpectedTokens) -> ExpectedTokens:
+        return ExpectedTokens(
             self.accepted + other.accepted, self.evaluated + other.evaluated, self.rounds + other.rounds
         )
 
 
-def of_draft(probabilities: Sequence[float]) -> Expected:
+def of_draft(probabilities: Sequence[float]) -> ExpectedTokens:
     """One draft whose tokens are accepted with these probabilities, each if all before it were."""
     reach, accepted, evaluated = 1.0, 0.0, 0.0
     for probability in probabilities:
         evaluated += reach
         reach *= probability
         accepted += reach
-    return Expected(accepted, evaluated, 1)
+    return ExpectedTokens(accepted, evaluated, 1)
 
 
-def overlap(p: torch.Tensor, q: torch.Tensor) -> list[float]:
+def probs_overlap(p: torch.Tensor, q: torch.Tensor) -> list[float]:
     """sum(min(p, q)) of laws [n, vocab], row by row."""
     return torch.minimum(p, q).sum(-1).clamp_(max=1.0).tolist()
 
 
 def select_first(
-    model: LlamaModel, source: TargetKVCache, ids: Sequence[int], lanes: Sequence[Lane], *, chunk_tokens: int
+    model: LlamaModel,
+    source: TargetKVCache,
+    ids: Sequence[int],
+    lanes: Sequence[RetrievalLane],
+    *,
+    chunk_tokens: int,
 ) -> None:
     """Feeds `source` what it lacks of `ids` but the newest, at least the last of them, and lets every lane
     see the end of it, as it would at the end of a prefill."""
@@ -99,25 +104,25 @@ def select_first(
         pass
 
 
-def run(
+def force(
     model: LlamaModel,
     source: TargetKVCache,
     ids: Sequence[int],
     start: int,
-    lanes: Sequence[Lane],
+    lanes: Sequence[RetrievalLane],
     samplings: Sequence[Sampling],
     *,
     gamma: int,
     steered_by: int = 0,
     going_on: Callable[[], bool] = lambda: True,
-) -> list[list[Expected]]:
+) -> list[list[ExpectedTokens]]:
     """Forces ids[start:] in drafts of `gamma` tokens, for as long as `going_on` says after each. Returns
     [lane][sampling].
 
     `source` holds ids[:start - 1], of which the lanes have seen the end (`select_first`). The rate at
     sampling `steered_by` is what a refresh is told of. Leaves `source` where the text ends.
     """
-    sums = [[Expected()] * len(samplings) for _ in lanes]
+    sums = [[ExpectedTokens()] * len(samplings) for _ in lanes]
     for so_far, drafted in _rounds(ids, start, gamma):
         for lane in lanes:
             lane.refresh.before_round()
@@ -129,7 +134,7 @@ def run(
         laws = [sampling.probs(exact, so_far, drafted) for sampling in samplings]
         for index, lane in enumerate(lanes):
             found = [
-                of_draft(overlap(p, sampling.probs(proposed[index], so_far, drafted)))
+                of_draft(probs_overlap(p, sampling.probs(proposed[index], so_far, drafted)))
                 for p, sampling in zip(laws, samplings, strict=True)
             ]
             sums[index] = [old + new for old, new in zip(sums[index], found, strict=True)]
@@ -146,7 +151,7 @@ def _rounds(ids: Sequence[int], start: int, gamma: int) -> Iterator[tuple[Sequen
         yield ids[:first], ids[first : first + gamma]
 
 
-def _all(observers: Sequence[Observer | None]) -> Observer | None:
+def _all(observers: Sequence[KeyHook | None]) -> KeyHook | None:
     """One observer that shows everything to all of them."""
     wanted = [observer for observer in observers if observer is not None]
 

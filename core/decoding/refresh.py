@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.cache.base import Observer, TargetKVCache
+from core.cache.base import KeyHook, TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.events import Acceptance
 
@@ -26,7 +26,7 @@ class RetrievalRefresh:
         self._rate = 1.0
 
     @property
-    def tap(self) -> Observer:
+    def tap(self) -> KeyHook:
         """What the end of a prefill is to be shown to."""
         return self._cache.policy.tap
 

@@ -59,7 +59,7 @@ def verify(
         f"{g} draft tokens need {g + 1} target rows, got {target_probs.shape[0]}"
     )
     if g == 0:
-        return Verdict(0, 0, *draw(target_probs[0], randomness, logits))
+        return Verdict(0, 0, *sample_token(target_probs[0], randomness, logits))
     # p: target, q: draft
     tokens = to_device(draft.tokens, target_probs.device)  # [g]
     p = _entries(target_probs, tokens)
@@ -80,7 +80,7 @@ def verify(
     return Verdict(n, min(n + 1, g), int(drawn), () if logits is None else (*rest[g : g + n], rest[-1]))
 
 
-def draw(
+def sample_token(
     law: torch.Tensor, randomness: Randomness, logits: torch.Tensor | None = None
 ) -> tuple[int, tuple[float, ...]]:
     """A token by its law [vocab] alone, and where its logits [1, vocab] are given its probability at

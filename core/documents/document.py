@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 from core.documents.word_count import count_words
 from core.errors import UserError
-from core.text.packing import from_json, to_json
+from core.text.packing import from_json, to_json_text
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
@@ -105,7 +105,7 @@ class Document:
         process wrote is what the shelf keeps and what the engine is handed.
         """
         if self._packed is None:
-            text = to_json(self.to_json(), ensure_ascii=False)
+            text = to_json_text(self.to_json(), ensure_ascii=False)
             object.__setattr__(self, "_packed", text.encode("utf-8", "surrogatepass"))
         return self._packed
 

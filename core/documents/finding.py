@@ -21,7 +21,7 @@ _ALIKE = str.maketrans(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Places:
     """(start, end) of all places, in characters of the text, and how many there are."""
 
     places: tuple[tuple[int, int], ...] = ()
@@ -37,11 +37,11 @@ class Finder:
         self._text = text
         self._folded: tuple[str, array] | None = None
 
-    def find(self, words: str, *, exact: bool = False) -> Found:
+    def find(self, words: str, *, exact: bool = False) -> Places:
         """Where `words` stand, in the order of the text. Nothing stands nowhere."""
         wanted = (words if exact else _fold(words)).split()
         if not wanted:
-            return Found()
+            return Places()
         matches = re.compile(r"\s+".join(map(re.escape, wanted)))
         if exact:
             spans = [match.span() for match in matches.finditer(self._text)]
@@ -49,7 +49,7 @@ class Finder:
             folded, starts = self._fold_once()
             found = (_unfolded(starts, *match.span()) for match in matches.finditer(folded))
             spans = list(dict.fromkeys(found))  # both letters of a folded ß are one place
-        return Found(tuple(spans), len(spans))
+        return Places(tuple(spans), len(spans))
 
     def _fold_once(self) -> tuple[str, array]:
         """The text folded, and where each of its characters begins there."""

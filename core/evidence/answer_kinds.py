@@ -100,14 +100,14 @@ def own_words(answer: str, question: str) -> frozenset[str]:
     return frozenset(terms(answer)) - frozenset(terms(question)) - titles
 
 
-def repeats(answer: str, question: str) -> bool:
+def repeats_question(answer: str, question: str) -> bool:
     """Whether an answer has nothing but words of the question: the name of the ship is "The ship". Of 1,025
     answers that people wrote to FairytaleQA's validation questions one has not a word of its own.
     """
     return bool(terms(answer)) and not own_words(answer, question) and not _CHOICE.search(question)
 
 
-def fits(answer: str, question: str, people: Collection[str], is_name: Callable[[str], bool]) -> bool:
+def fits_kind(answer: str, question: str, people: Collection[str], is_name: Callable[[str], bool]) -> bool:
     """Whether `answer` is of the kind that was asked for. `people`: the book's `somebodies`; `is_name`:
     whether the book has a word as a name.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-Places = tuple[tuple[int, float], ...]  # see core.events.Looked
+Places = tuple[tuple[int, float], ...]  # see core.events.AttentionEvidence
 MOST = 8  # passages that are told of; what lies behind them is noise
 QUESTION = 0.5
 LOOKED = 0.8
@@ -29,7 +29,7 @@ def strongest(masses: Sequence[Sequence[float]], starts: Sequence[int]) -> Place
     return tuple((starts[at], round(shares[at], 4)) for at in best)
 
 
-def combined(words: Sequence[float], looked: Mapping[int, float]) -> list[float]:
+def combined_scores(words: Sequence[float], looked: Mapping[int, float]) -> list[float]:
     """One score for each passage: its part of the best score by words, and `QUESTION` times its share of what
     was looked at.
     """

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from core.evidence.passages import sentences
+from core.evidence.passages import sentence_spans
 from core.text.ranking import terms
 
 LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
@@ -47,18 +47,18 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     They are whole ones that the book tells itself, not what somebody says, unless he goes on for so long that
     he tells the story. A quotation mark that opens or ends such a long speech is left off.
     """
-    spans = [span for start, end in ranges for span in sentences(text, start, end)]
+    spans = [span for start, end in ranges for span in sentence_spans(text, start, end)]
     spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
     told = [
         number
         for number, (low, high) in enumerate(spans)
         if _ENDS.search(text[low:high]) and not _is_speech(low, high, spoken)
     ]
-    found = choose([text[low:high] for low, high in spans], words, told or range(len(spans)))
+    found = choose_sentences([text[low:high] for low, high in spans], words, told or range(len(spans)))
     return [_without_open_marks(text, *spans[number]) for number in found]
 
 
-def choose(told: Sequence[str], words: int, among: Collection[int] | None = None) -> list[int]:
+def choose_sentences(told: Sequence[str], words: int, among: Collection[int] | None = None) -> list[int]:
     """Which of the sentences `told`, which follow one another, to keep for a summary of about `words` words;
     with `among`, of those with these numbers.
 

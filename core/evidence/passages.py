@@ -37,7 +37,7 @@ class _Span:
     words: int
 
 
-def passages(document: Document) -> tuple[Passage, ...]:
+def book_passages(document: Document) -> tuple[Passage, ...]:
     """The passages of the book itself, in order; of everything where no chapters are known.
 
     They cover every word of their sections, do not overlap and end where a paragraph does, or a sentence
@@ -51,7 +51,7 @@ def passages(document: Document) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-def sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
+def sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The sentences of text[start:end] that have a word, as offsets without the white space around them.
 
     A paragraph's end ends a sentence, too.

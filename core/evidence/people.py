@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from core.evidence.choosing import BACK
 from core.evidence.names import MEN, WOMEN, Mention, names
-from core.evidence.passages import sentences
+from core.evidence.passages import sentence_spans
 
 _FIRST = 12  # mentions of which one introduces somebody
 _LEAST_WORDS, _MOST_WORDS = 6, 60  # of a sentence that does
@@ -141,7 +141,7 @@ def _said(mention: Mention) -> str:
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
     low = max(text.rfind("\n\n", 0, start), start - _AROUND, 0)
-    found = sentences(text, low, min(len(text), end + _AROUND))
+    found = sentence_spans(text, low, min(len(text), end + _AROUND))
     return next((left, right) for left, right in found if right >= end)
 
 

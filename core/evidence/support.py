@@ -23,10 +23,10 @@ from weakref import WeakMethod
 from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
 from core.documents.word_count import count_words
-from core.events import Looked
-from core.evidence.answer_kinds import fits, own_words, repeats, somebodies
-from core.evidence.attention_evidence import LOOKED, Places, combined
-from core.evidence.passages import Passage, passages, sentences
+from core.events import AttentionEvidence
+from core.evidence.answer_kinds import fits_kind, own_words, repeats_question, somebodies
+from core.evidence.attention_evidence import LOOKED, Places, combined_scores
+from core.evidence.passages import Passage, book_passages, sentence_spans
 from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_
 
@@ -57,7 +57,7 @@ UNSAID = N_("The book does not seem to say.")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SentenceMark:
     """What was found for `answer[start:end]`, one sentence.
 
     `state`: "quoted" (the book has it word for word), "agrees" (the nearest passage has its names and words)
@@ -117,7 +117,7 @@ class Evidence:
     """The passages of one book, ranked for questions and held against sentences. Built once per book."""
 
     def __init__(self, document: Document) -> None:
-        self.passages = passages(document)
+        self.passages = book_passages(document)
         self._text = document.text
         self._ranking = Ranking([terms(self._text[one.start : one.end]) for one in self.passages])
         self._document = document
@@ -141,11 +141,15 @@ class Evidence:
         """Finds what an answer has word for word."""
         return QuoteIndex(self._document)
 
-    def nearest(self, question: str, most: int = 3, *, looked: Looked | None = None) -> list[Passage]:
+    def nearest(
+        self, question: str, most: int = 3, *, looked: AttentionEvidence | None = None
+    ) -> list[Passage]:
         """The passages that a question points at, best first: by its words, and where the model looked when
         it was asked. None where neither says anything.
         """
-        scores = combined(self._ranking.scores(question), self._shares(looked.places if looked else ()))
+        scores = combined_scores(
+            self._ranking.scores(question), self._shares(looked.places if looked else ())
+        )
         return [passage for passage, _score in self._best(scores)[:most]]
 
     def pointed_at(self, question: str) -> list[tuple[Passage, float]]:
@@ -190,7 +194,9 @@ class Evidence:
         borne_out = enough and keeps(answer, held)
         return Support(passage, held.place, held.score, own, borne_out, shown, held.near_score)
 
-    def marks(self, answer: str, question: str = "", looked: Sequence[Looked] = ()) -> tuple[Mark, ...]:
+    def marks(
+        self, answer: str, question: str = "", looked: Sequence[AttentionEvidence] = ()
+    ) -> tuple[SentenceMark, ...]:
         """One mark for each sentence of an answer, in order; none for lines that quote the book or lead to a
         quotation, nor for saying that the book does not say.
 
@@ -203,7 +209,7 @@ class Evidence:
         places = {one.sentence: one.places for one in looked}
         spans = [
             (at, start, end)
-            for at, (start, end) in enumerate(sentences(answer, 0, len(answer)))
+            for at, (start, end) in enumerate(sentence_spans(answer, 0, len(answer)))
             if not any(left <= start < right for left, right in apart)
         ]
         asked = question if len(spans) == 1 else ""  # of several sentences none alone is the answer
@@ -212,7 +218,9 @@ class Evidence:
             for at, start, end in spans
         )
 
-    def marks_within(self, told: str, within: tuple[int, int], *, agrees: float = AGREES) -> tuple[Mark, ...]:
+    def marks_within(
+        self, told: str, within: tuple[int, int], *, agrees: float = AGREES
+    ) -> tuple[SentenceMark, ...]:
         """One mark for each sentence of what was told of a stretch of the text, held against its passages;
         `agrees` is the score that is enough.
         """
@@ -220,34 +228,34 @@ class Evidence:
         inside = {number for number, one in enumerate(self.passages) if one.start < high and one.end > low}
         return tuple(
             replace(self._judge_within(told[start:end], within, inside, agrees), start=start, end=end)
-            for start, end in sentences(told, 0, len(told))
+            for start, end in sentence_spans(told, 0, len(told))
         )
 
     def _judge_within(
         self, sentence: str, within: tuple[int, int], inside: Collection[int], agrees: float
-    ) -> Mark:
+    ) -> SentenceMark:
         place = self.quotes.find(sentence) if count_words(sentence) >= _QUOTED_WORDS else None
         if place is not None and within[0] <= place[0] < within[1]:
-            return Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
+            return SentenceMark(0, 0, "quoted", place, 1.0, reasons=("words",))
         weights = {word: self._ranking.weight(word) for word in terms(sentence)}
         near = [number for number in self._ranking.nearest(sentence, len(self.passages)) if number in inside]
         if len(weights) < _FEW_WORDS or not near:
-            return Mark(0, 0)
+            return SentenceMark(0, 0)
         held = [self._held(self.passages[number], weights) for number in near[:_CANDIDATES]]
         agreeing = [one for one in held if one.score >= agrees and self._consistent(sentence, one)]
         best = max(agreeing or held, key=lambda one: one.score)
         if not agreeing:
-            return Mark(0, 0, score=best.score, nearest=best.passage)
-        return Mark(0, 0, "agrees", best.place, best.score, best.passage, ("words",))
+            return SentenceMark(0, 0, score=best.score, nearest=best.passage)
+        return SentenceMark(0, 0, "agrees", best.place, best.score, best.passage, ("words",))
 
     def _shares(self, places: Places) -> dict[int, float]:
         """What was looked at by number of passage."""
         return {bisect_right(self._starts, start) - 1: share for start, share in places}
 
-    def _judge(self, sentence: str, question: str, places: Places) -> Mark:
+    def _judge(self, sentence: str, question: str, places: Places) -> SentenceMark:
         place = self.quotes.find(sentence) if count_words(sentence) >= _QUOTED_WORDS else None
         if place is not None and (not question or self._about(question, place)):
-            mark = Mark(0, 0, "quoted", place, 1.0, reasons=("words",))
+            mark = SentenceMark(0, 0, "quoted", place, 1.0, reasons=("words",))
         else:
             mark = self._held_against_nearest(sentence, question, places)
         if mark.place is not None and question and not self.answers(sentence, question):
@@ -256,7 +264,9 @@ class Evidence:
 
     def answers(self, said: str, question: str) -> bool:
         """Whether this may be an answer: it has words of its own, and is of the kind that was asked for."""
-        return not repeats(said, question) and fits(said, question, self._somebodies, self.is_name)
+        return not repeats_question(said, question) and fits_kind(
+            said, question, self._somebodies, self.is_name
+        )
 
     def _around(self, place: tuple[int, int]) -> Passage:
         return self.passages[bisect_right(self._starts, place[0]) - 1]
@@ -275,7 +285,7 @@ class Evidence:
         own = set(terms(said))
         return {word: weight if word in own else min(weight, most) for word, weight in weights.items()}
 
-    def _held_against_nearest(self, sentence: str, question: str, places: Places) -> Mark:
+    def _held_against_nearest(self, sentence: str, question: str, places: Places) -> SentenceMark:
         words = terms(sentence)
         fragment = bool(question) and count_words(sentence) <= _FRAGMENT_WORDS
         said = f"{question} {sentence}" if fragment else sentence
@@ -292,7 +302,7 @@ class Evidence:
         by_words: Sequence[int],
         places: Places,
         own: Collection[str] = (),
-    ) -> Mark:
+    ) -> SentenceMark:
         """The mark by the passages nearest by words, and the one that was looked at most; where `own` words
         are given, all of them and half of the rest must stand within three sentences of one.
         """
@@ -301,7 +311,7 @@ class Evidence:
         numbers = dict.fromkeys([*by_words, *([] if most is None else [most])])
         held = [self._held(self.passages[one], weights, shares.get(one, 0.0), own) for one in numbers]
         if not held:
-            return Mark(0, 0)
+            return SentenceMark(0, 0)
         first = max(held, key=lambda one: one.score)
         nearest = max(held, key=lambda one: one.score + LOOKED * one.looked)
         agreeing = [one for one in (nearest, first) if self._agrees(sentence, one, own)]
@@ -310,7 +320,7 @@ class Evidence:
             "words": best is first and best.score > 0,
             "looked": best.passage is self.passages[most or 0] and bool(shares),
         }
-        return Mark(
+        return SentenceMark(
             0,
             0,
             "agrees" if agreeing else "nothing",
@@ -331,7 +341,7 @@ class Evidence:
         there is such a place.
         """
         total = sum(weights.values()) or 1.0
-        spans = sentences(self._text, passage.start, passage.end)
+        spans = sentence_spans(self._text, passage.start, passage.end)
         found = [weights.keys() & set(terms(self._text[start:end])) for start, end in spans]
 
         def share(first: int, last: int) -> float:

@@ -15,7 +15,7 @@ from core.text.words import translated as _
 COPY_BLOCK_BYTES = 128 << 20  # the staging ring's block size
 
 
-def measure_bus(index: int) -> dict:
+def measure_bus_here(index: int) -> dict:
     """{"h2d_gb_per_s", "d2h_gb_per_s"} by pinned copies of the staging ring's block size, best of several."""
     try:
         import torch
@@ -82,7 +82,7 @@ def _main() -> None:
     asked = parser.parse_args()
     # as the driver's management library numbers them
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    sys.stdout.write(json.dumps(gpus() if asked.gpus else measure_bus(asked.bus or 0)) + "\n")
+    sys.stdout.write(json.dumps(gpus() if asked.gpus else measure_bus_here(asked.bus or 0)) + "\n")
 
 
 if __name__ == "__main__":

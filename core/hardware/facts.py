@@ -53,7 +53,7 @@ class CpuRates:
         return replace(self, **{name: max(getattr(self, name), getattr(other, name)) for name in names})
 
 
-def instructions(flags: Collection[str]) -> str:
+def instruction_set(flags: Collection[str]) -> str:
     """The best of INSTRUCTIONS that a CPU with these flags has; "" for none."""
     return next((one for one in INSTRUCTIONS if one in flags), "")
 

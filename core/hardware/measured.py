@@ -75,7 +75,7 @@ class Measurements:
             log.warning("measurement not kept in %s: %s", self._path, error)
 
 
-class Trials:
+class DeviceTrials:
     """What is tried on a device, and may take the process with it.
 
     Once begun and not ended may be an app that was closed meanwhile; twice is a program that broke off.

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from core.hardware.cpu import cores, cpu_flags, cpu_name
-from core.hardware.facts import CpuRates, Gpu, Hardware, instructions
+from core.hardware.facts import CpuRates, Gpu, Hardware, instruction_set
 from core.hardware.gpus import look_up, of_class, pinnable
 from core.hardware.measured import CPU, CPU_RATES, PAGE_LOCKED, Measurements, kernels_on, trials_on
 from core.hardware.nvml import read_gpus
@@ -44,7 +44,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     """
     system, wsl = platform.system(), "microsoft" in platform.release().lower()
     physical, logical = cores()
-    total, available = memory()
+    total, available = ram()
     gpus, problems = read_gpus()
     if problems and not gpus:
         gpus = _gpus_by_torch()
@@ -84,7 +84,7 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
 # ---- memory and disk ---------------------------------------------------------------------------------------
 
 
-def memory() -> tuple[int, int]:
+def ram() -> tuple[int, int]:
     """(total, available) bytes of RAM for this process; a container's limit counts."""
     facts = psutil.virtual_memory()
     limit, used = _cgroup_memory()
@@ -129,7 +129,7 @@ def rates_in(cache: Measurements) -> CpuRates | None:
     if not all(name in known for name in names):
         return None
     rates = CpuRates(**{name: known[name] for name in names})
-    same = (rates.cpu, rates.instructions) == (cpu_name(), instructions(cpu_flags()))
+    same = (rates.cpu, rates.instructions) == (cpu_name(), instruction_set(cpu_flags()))
     return rates if same else None
 
 

@@ -68,7 +68,7 @@ class ReplayedPass:
         return logits
 
 
-class ShortPasses:
+class GraphedForward:
     """`model`, with passes of certain numbers of rows over one cache's memory replayed; all others are
     computed as ever.
 

@@ -12,12 +12,12 @@ import torch
 
 from core.cache.base import SlotCache
 from core.hardware.measured import Measurements
-from core.model.cuda_graphs import PassTimes, ShortPasses
+from core.model.cuda_graphs import GraphedForward, PassTimes
 from core.model.llama import LlamaModel
 from core.text.words import translated as _
 
 
-def prepared(
+def warmed_up(
     level: str,
     model: LlamaModel,
     cache: SlotCache,
@@ -25,8 +25,8 @@ def prepared(
     *,
     only_faster: bool,
     measured: Measurements | None,
-) -> ShortPasses:
-    """See ShortPasses. What `measured` knows of this model, memory, card and torch is not measured again;
+) -> GraphedForward:
+    """See GraphedForward. What `measured` knows of this model, memory, card and torch is not measured again;
     what is new goes there.
     """
     key = (
@@ -36,13 +36,15 @@ def prepared(
     )
     known = _times(measured.get(key)) if measured else ()
     with torch.inference_mode():
-        passes = ShortPasses(model, cache, rows, only_faster=only_faster, known=known)
+        passes = GraphedForward(model, cache, rows, only_faster=only_faster, known=known)
     if measured and set(passes.times) - set(known):
-        measured.put(key, {"times": [asdict(one) for one in passes.times], "said": told(level, passes)})
+        measured.put(
+            key, {"times": [asdict(one) for one in passes.times], "said": warmup_note(level, passes)}
+        )
     return passes
 
 
-def told(level: str, passes: ShortPasses) -> str:
+def warmup_note(level: str, passes: GraphedForward) -> str:
     """What recording a level's passes came to, in words for the panel."""
     rows = ", ".join(map(str, passes.rows))
     used = _("CUDA graphs: used for {level} passes of {rows} rows.").format(level=level, rows=rows)

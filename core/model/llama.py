@@ -11,9 +11,9 @@ from functools import cached_property
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import Backend, Linear, Rows
+from core.backend.base import Backend, Linear, RowSource
 from core.backend.shared.transfer import to_device
-from core.cache.base import Fixed, KVCache, Observer, TargetKVCache
+from core.cache.base import GraphInputs, KeyHook, KVCache, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.families import LayerKind
 from core.model.rope import Rope, Rotation, apply
@@ -42,7 +42,7 @@ class LlamaModel:
         config: ModelConfig,
         backend: Backend,
         *,
-        embedding: Rows,
+        embedding: RowSource,
         layers: Sequence[Layer],
         norm: torch.Tensor,
         head: Linear,
@@ -84,7 +84,7 @@ class LlamaModel:
             rope=self.rope,
         )
 
-    def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | Fixed) -> torch.Tensor:
+    def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
         x = self._embed(ids)  # [n, hidden]
         rotation = self.rope.at(cache.positions(len(ids)))
@@ -96,7 +96,9 @@ class LlamaModel:
         cache.advance(len(ids))
         return self._head(found).float()
 
-    def _at_once(self, x: torch.Tensor, rotation: Rotation, cache: KVCache | Fixed) -> torch.Tensor | None:
+    def _at_once(
+        self, x: torch.Tensor, rotation: Rotation, cache: KVCache | GraphInputs
+    ) -> torch.Tensor | None:
         """What the head takes, [n, hidden], where backend and cache let all layers be one call."""
         place = cache.in_place() if self._in_one is not None else None
         if place is None:
@@ -116,7 +118,7 @@ class LlamaModel:
         segment_tokens: int,
         chunk_tokens: int,
         should_stop: Callable[[], bool],
-        tap: Observer | None = None,
+        tap: KeyHook | None = None,
     ) -> Iterator[int]:
         """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent
         tokens done.
@@ -136,7 +138,7 @@ class LlamaModel:
             cache.commit(cache.length)
 
     def _segment(
-        self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: Observer | None
+        self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: KeyHook | None
     ) -> Iterator[int]:
         x = self._embed(ids)
         rotation = self.rope.at(cache.positions(len(ids)))
@@ -178,7 +180,7 @@ class LlamaModel:
         layer: Layer,
         x: torch.Tensor,
         rotation: Rotation,
-        cache: KVCache | Fixed,
+        cache: KVCache | GraphInputs,
         *,
         offset: int,
     ) -> None:
@@ -194,7 +196,7 @@ class LlamaModel:
         layer: Layer,
         x: torch.Tensor,
         rotation: Rotation,
-        cache: KVCache | Fixed,
+        cache: KVCache | GraphInputs,
         *,
         offset: int,
     ) -> torch.Tensor:
@@ -205,7 +207,7 @@ class LlamaModel:
         return mixed.reshape(x.shape[0], -1)
 
     def _heads(
-        self, layer: Layer, x: torch.Tensor, rotation: Rotation, cache: KVCache | Fixed
+        self, layer: Layer, x: torch.Tensor, rotation: Rotation, cache: KVCache | GraphInputs
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries [n, heads, head_dim], rotated and scaled as the layer's kind says, keys [n, kv_heads,
         head_dim] as the cache wants them, and values.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from core.backend.base import Backend, Linear, Rows
+from core.backend.base import Backend, Linear, RowSource
 from core.backend.shared.heap import trim_heap
 from core.backend.shared.quantized import stacked
 from core.errors import UserError
@@ -43,7 +43,7 @@ def load_model(
     incomplete or unsupported. `in_codes`: the weights of a GGUF stay in its codes.
     """
     config, weights = load_config(folder), weights_in(folder, in_codes=in_codes)
-    return build(config, weights, backend, positions=positions, stretch=stretch, progress=progress)
+    return build_model(config, weights, backend, positions=positions, stretch=stretch, progress=progress)
 
 
 def weights_in(folder: Path, *, in_codes: bool = True) -> Weights | GgufWeights:
@@ -102,7 +102,7 @@ def _of_vocabulary(
     tokenizers to say (core.text.tokenizer).
     """
     if config.vocab == target.vocab:
-        return build(config, weights, backend, positions=positions)
+        return build_model(config, weights, backend, positions=positions)
     common = min(config.vocab, target.vocab)
     if max(config.vocab, target.vocab) - common > MOST_PADDING:
         said = _(
@@ -128,7 +128,7 @@ def _of_vocabulary(
     )
 
 
-def build(
+def build_model(
     config: ModelConfig,
     weights: Weights | GgufWeights,
     backend: Backend,
@@ -151,7 +151,7 @@ def build(
     )
 
 
-def _ends(config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> tuple[Rows, Linear]:
+def _ends(config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> tuple[RowSource, Linear]:
     """Embedding and output matrix. What is both is held once."""
     stem = "model.embed_tokens"
     if not (isinstance(weights, GgufWeights) and weights.keeps_codes(stem)):
@@ -173,7 +173,7 @@ def _model(
     weights: Weights | GgufWeights,
     backend: Backend,
     *,
-    embedding: Rows,
+    embedding: RowSource,
     head: Linear,
     positions: int,
     stretch: float = 1.0,

@@ -23,7 +23,7 @@ Factors = dict[str, tuple[torch.Tensor, torch.Tensor]]  # by matrix: down [rank,
 _TOP = 127  # a signed byte's
 
 
-def save(path: Path, factors: Factors) -> None:
+def save_factors(path: Path, factors: Factors) -> None:
     """Writes factors as signed bytes, one scale a rank.
 
     A byte is enough: rank r of the product changes by less than 1 % of its own size.
@@ -38,8 +38,8 @@ def save(path: Path, factors: Factors) -> None:
         save_file(tensors, part)
 
 
-def load(path: Path) -> Factors:
-    """The factors of `save`, float32."""
+def load_factors(path: Path) -> Factors:
+    """The factors of `save_factors`, float32."""
     with safe_open(path, "pt") as held:
         names = sorted({key.rsplit(".", 1)[0] for key in held.keys()})  # noqa: SIM118 (no mapping)
 
@@ -49,7 +49,7 @@ def load(path: Path) -> Factors:
         return {name: (factor(name, "down"), factor(name, "up")) for name in names}
 
 
-def merged(weight: torch.Tensor, down: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+def merged_weight(weight: torch.Tensor, down: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """weight + up @ down, float32 [out, in]."""
     return torch.addmm(weight.float(), up, down)
 
@@ -64,7 +64,7 @@ def add_to_gguf(
     weights' size, the weights stand on their 4-bit grid already, and rounding to it takes most of the change
     away again.
     """
-    file, factors = read_header(source), load(adapter)
+    file, factors = read_header(source), load_factors(adapter)
     weights, changed = GgufWeights(file), {gguf_name(f"{name}.weight"): name for name in factors}
 
     def blocks(name: str) -> np.ndarray:
@@ -72,7 +72,7 @@ def add_to_gguf(
             return file.raw(name)
         full = f"{changed[name]}.weight"
         # float16 first, as it was learned on
-        made = q8_0(merged(weights.tensor(full).half(), *factors[changed[name]]))
+        made = q8_0(merged_weight(weights.tensor(full).half(), *factors[changed[name]]))
         order = weights.order(full, len(made))
         if order is not None:
             made[order.numpy()] = made.copy()  # rows as the file has them

@@ -29,7 +29,7 @@ from core.backend.shared.compiled import (
     ROW_TILE,
     SHORT_PASS_ROWS,
 )
-from core.hardware.facts import CpuRates, Gpu, Hardware, instructions
+from core.hardware.facts import CpuRates, Gpu, Hardware, instruction_set
 from core.model.shapes import CODED_ROWS, ModelShape
 from core.text.words import GB
 
@@ -85,7 +85,7 @@ KERNEL_SPEED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Speeds:
+class DeviceSpeeds:
     """What a device does per second. Rates in bytes/s and FLOP/s; `bus` and `pageable_bus` carry host memory
     to the device.
 
@@ -119,7 +119,7 @@ def runs_native(hardware: Hardware, kernel: str) -> bool:
     return bool(hardware.cpu_flags & compiled_for) and kernel not in hardware.refused
 
 
-def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
+def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> DeviceSpeeds:
     """Expected speeds of the CPU backend, by its compiled kernels or by torch's: as measured on this
     computer, or as usual with its instruction set.
     """
@@ -129,7 +129,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
     attends = runs_native(hardware, ATTENTION)
     rounds = runs_native(hardware, PRODUCTS) and runs_native(hardware, COARSE)
     rate = 1.0 if attends else TORCH_ATTENTION
-    return Speeds(
+    return DeviceSpeeds(
         weights=rates.weights_gb_per_s * GB,
         kv=rate * rates.kv_gb_per_s * GB,
         few_linear_flops=rates.few_linear_gflops * 1e9,
@@ -146,7 +146,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> Speeds:
 
 def usual_rates(flags: Collection[str], threads: int, dtype: str) -> CpuRates:
     """What so many cores with these instructions usually do; see CPU_CORE."""
-    best = instructions(flags)
+    best = instruction_set(flags)
     weights, kv, *per_core = CPU_CORE[best]
     linear, few_linear, few_attention = (rate * threads for rate in per_core)
     if "amx_bf16" in flags and dtype == "bfloat16":
@@ -172,10 +172,10 @@ def serves(gpu: Gpu, dtype: str, kernel: str) -> bool:
     return capable and dtype in DTYPES and kernel not in gpu.refused
 
 
-def gpu_speeds(gpu: Gpu, dtype: str) -> Speeds:
+def gpu_speeds(gpu: Gpu, dtype: str) -> DeviceSpeeds:
     """Expected speeds of the CUDA backend on this GPU."""
     memory, flops = gpu.memory_gb_per_s * GB * VRAM_EFFICIENCY, gpu.tflops * 1e12
-    return Speeds(
+    return DeviceSpeeds(
         weights=memory,
         kv=memory,
         few_linear_flops=flops * ATTENTION_EFFICIENCY,
@@ -192,22 +192,22 @@ def gpu_speeds(gpu: Gpu, dtype: str) -> Speeds:
 
 
 @dataclass(frozen=True, slots=True)
-class HostKV:
+class StreamedKV:
     """The KV cache that crosses the bus in every full pass, and the first block, which nothing can hide."""
 
     pinned_bytes: int = 0
     pageable_bytes: int = 0
     block_bytes: int = 0
 
-    def stream_s(self, speeds: Speeds) -> float:
+    def stream_s(self, speeds: DeviceSpeeds) -> float:
         """Time for what is pinned to reach the device once, beside the computation."""
         return self.pinned_bytes / speeds.bus
 
-    def held_up_s(self, speeds: Speeds) -> float:
+    def held_up_s(self, speeds: DeviceSpeeds) -> float:
         """Time for the rest: nothing else is launched while such memory is copied."""
         return self.pageable_bytes / speeds.pageable_bus
 
-    def fill_s(self, speeds: Speeds) -> float:
+    def fill_s(self, speeds: DeviceSpeeds) -> float:
         """Time until the first block is there."""
         return min(self.block_bytes, self.pinned_bytes + self.pageable_bytes) / speeds.bus
 
@@ -218,8 +218,8 @@ def pass_s(
     *,
     rows: int,
     kv_tokens: int,
-    speeds: Speeds,
-    host: HostKV | None = None,
+    speeds: DeviceSpeeds,
+    host: StreamedKV | None = None,
     kernel: str = "float",
     kv_rows: str | None = None,
     verified: bool = False,
@@ -251,14 +251,14 @@ def pass_s(
     return max(compute, host.stream_s(speeds)) + host.held_up_s(speeds) + host.fill_s(speeds)
 
 
-def multiplied_by_torch(dtype: str, kernel: str, speeds: Speeds) -> bool:
+def multiplied_by_torch(dtype: str, kernel: str, speeds: DeviceSpeeds) -> bool:
     """Whether a CPU multiplies by torch, which takes the rows of a short pass one by one
     (core.backend.shared.linear): the compiled kernel knows no numbers of 32 bits, and may not serve.
     """
     return speeds.in_turns and kernel == "float" and (dtype == "float32" or speeds.decodes_weights)
 
 
-def attended_by_torch(shape: ModelShape, speeds: Speeds) -> bool:
+def attended_by_torch(shape: ModelShape, speeds: DeviceSpeeds) -> bool:
     """Whether a CPU attends by torch, likewise: the compiled kernel knows heads of some sizes, and may not
     serve.
     """
@@ -269,7 +269,7 @@ def _times_read(rows: int, one_by_one: bool) -> int:
     return rows if one_by_one and rows <= SHORT_PASS_ROWS else 1
 
 
-def _row_tiles(shape: ModelShape, rows: int, speeds: Speeds) -> int:
+def _row_tiles(shape: ModelShape, rows: int, speeds: DeviceSpeeds) -> int:
     """How often a card's attention reads keys and values for so many rows. The second time they may lie in
     its cache; how much that saves was not measured.
     """
@@ -278,7 +278,7 @@ def _row_tiles(shape: ModelShape, rows: int, speeds: Speeds) -> int:
     return -(-rows * shape.heads // shape.kv_heads // ROW_TILE)
 
 
-def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: Speeds) -> float:
+def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: DeviceSpeeds) -> float:
     """Bytes of numbers that would take as long to attend to as a cache of `tokens` in codes."""
     if attended_by_torch(shape, speeds):
         return nbytes / KERNEL_SPEED["by torch"]
@@ -287,20 +287,20 @@ def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, spee
     return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes
 
 
-def hiding_rows(shape: ModelShape, kv_rows: str, speeds: Speeds, *, pinned: bool) -> float:
+def hiding_rows(shape: ModelShape, kv_rows: str, speeds: DeviceSpeeds, *, pinned: bool) -> float:
     """How many rows of a segment attend to an earlier token as long as it takes to cross the bus."""
     flops = 4 * shape.heads * shape.head_dim
     bus = speeds.bus if pinned else speeds.pageable_bus
     return shape.kv_bytes_per_token_layer(kv_rows) / bus * speeds.attention_flops / flops
 
 
-def prefill_s(
+def prefill_seconds(
     shape: ModelShape,
     dtype: str,
     *,
     tokens: int,
     segment: int,
-    speeds: Speeds,
+    speeds: DeviceSpeeds,
     chunk: int,
     host_bytes: int = 0,
     kernel: str = "float",

@@ -14,8 +14,8 @@ from core.errors import UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import look_up
 from core.model.store.catalogue import CatalogueEntry
-from core.planning.offers import choose
-from core.planning.stored_facts import NOTHING, Known
+from core.planning.offers import choose_model
+from core.planning.stored_facts import NOTHING, StoredFacts
 from core.planning.wording import snapshot_line
 from core.text.words import GB, size
 from core.text.words import translated as _
@@ -45,7 +45,7 @@ def doctor_report(
     settings: Settings,
     *,
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
-    known: Known = NOTHING,
+    known: StoredFacts = NOTHING,
 ) -> dict[str, Any]:
     """{"system", "hardware", "packages", "would_run", "problems"}; JSON values. Problems are no error."""
     problems = [
@@ -55,7 +55,7 @@ def doctor_report(
         *_link_problems(hardware),
     ]
     try:
-        choice = choose(hardware, settings, is_downloaded=is_downloaded, known=known)
+        choice = choose_model(hardware, settings, is_downloaded=is_downloaded, known=known)
         would_run = {
             "model": choice.entry.name,
             "draft": choice.draft.name if choice.draft else None,

@@ -15,9 +15,9 @@ from core.hardware.facts import GIB, Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning import costs
 from core.planning.budget import host_lines, vram_bytes, vram_lines
-from core.planning.layout import Layout, lay_out
+from core.planning.layout import Layout, plan_layout
 from core.planning.plan import BudgetLine
-from core.planning.stored_facts import NOTHING, Known
+from core.planning.stored_facts import NOTHING, StoredFacts
 from core.text.words import translated as _
 
 CONTEXT_STEP = 256  # an automatic context is a multiple of this
@@ -25,14 +25,14 @@ SMALLEST_CONTEXT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PlanningDevice:
     """Where a plan is to fit: the device, its speeds, and what is free after the user's overrides."""
 
     device: str
     dtype: str
     computes: str
     threads: int
-    speeds: costs.Speeds
+    speeds: costs.DeviceSpeeds
     gpu: Gpu | None
     vram_free: int
     vram_reserve: int
@@ -44,10 +44,10 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlanningCase:
     """What is to be planned: this model, and perhaps this draft model, by these settings on this site."""
 
-    site: Site
+    site: PlanningDevice
     settings: Settings
     target: ModelShape
     draft: ModelShape | None
@@ -66,7 +66,7 @@ class Shortfall:
 # ---- the machine after the user's overrides ----------------------------------------------------------------
 
 
-def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -> Site:
+def site_of(hardware: Hardware, settings: Settings, *, known: StoredFacts = NOTHING) -> PlanningDevice:
     """The device to plan for: the GPU with the most free memory, unless the user wants the CPU."""
     gpu = _chosen(hardware, settings)
     threads = settings.threads or hardware.physical_cores
@@ -80,7 +80,7 @@ def site_of(hardware: Hardware, settings: Settings, *, known: Known = NOTHING) -
         settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=known.snapshot_bytes
     )
     vram_free, vram_reserve = _vram(gpu, hardware, settings) if gpu else (0, 0)
-    return Site(
+    return PlanningDevice(
         device="cuda" if gpu else "cpu",
         dtype=dtype,
         computes=computes,
@@ -161,40 +161,40 @@ def _gpu_dtype(gpu: Gpu) -> str:
 # ---- one context -------------------------------------------------------------------------------------------
 
 
-def fitted(case: Case, context: int) -> list[Layout | Shortfall]:
+def fitted(case: PlanningCase, context: int) -> list[Layout | Shortfall]:
     """The layout with the draft model and, unless the user named it, without: fitted, or where it breaks."""
     return [_fitted(case, draft, context) for draft in _drafts(case)]
 
 
-def fits(case: Case, context: int) -> bool:
+def fits_anywhere(case: PlanningCase, context: int) -> bool:
     """Whether there is any layout for this context. The one with fewest models needs least."""
     options = _options(case, _drafts(case)[-1], context)
     return any(isinstance(_fit(case.site, case.settings, one), Layout) for one in options)
 
 
-def _drafts(case: Case) -> tuple[ModelShape | None, ...]:
+def _drafts(case: PlanningCase) -> tuple[ModelShape | None, ...]:
     free_choice = case.draft is not None and case.settings.draft_model is None
     return (case.draft, None) if free_choice else (case.draft,)
 
 
-def _fitted(case: Case, draft: ModelShape | None, context: int) -> Layout | Shortfall:
+def _fitted(case: PlanningCase, draft: ModelShape | None, context: int) -> Layout | Shortfall:
     found = [_fit(case.site, case.settings, one) for one in _options(case, draft, context)]
     fit = [one for one in found if isinstance(one, Layout)]
     # most layers on the device, then long segments, then what comes first
     return max(fit, key=lambda one: (one.on_chip, one.segment)) if fit else found[0]
 
 
-def _options(case: Case, draft: ModelShape | None, context: int) -> Iterator[Layout]:
+def _options(case: PlanningCase, draft: ModelShape | None, context: int) -> Iterator[Layout]:
     """What may be fitted: the usual layout first, then those whose prefills stream their past."""
     site, target = case.site, case.target
-    layout = lay_out(
+    layout = plan_layout(
         site.device, site.dtype, site.computes, case.settings, target=target, draft=draft, context=context
     )
     yield layout
     yield from _swept(site, layout)
 
 
-def _swept(site: Site, layout: Layout) -> Iterator[Layout]:
+def _swept(site: PlanningDevice, layout: Layout) -> Iterator[Layout]:
     """The layout with prefills whose past streams, the longest segments first: down to where the bus is still
     hidden behind the attention, all layers being in host memory.
     """
@@ -211,9 +211,11 @@ def _swept(site: Site, layout: Layout) -> Iterator[Layout]:
         segment //= 2
 
 
-def longest(case: Case, limit: int) -> int | None:
+def longest(case: PlanningCase, limit: int) -> int | None:
     """The longest context up to `limit` that fits, in steps; None where not even the smallest does."""
-    return _largest(lambda context: fits(case, context), limit, smallest=smallest(case.settings, limit))
+    return _largest(
+        lambda context: fits_anywhere(case, context), limit, smallest=smallest(case.settings, limit)
+    )
 
 
 def smallest(settings: Settings, limit: int) -> int:
@@ -235,7 +237,7 @@ def _largest(fits: Callable[[int], bool], limit: int, *, smallest: int) -> int |
     return max(low * CONTEXT_STEP, smallest)
 
 
-def _fit(site: Site, settings: Settings, layout: Layout) -> Layout | Shortfall:
+def _fit(site: PlanningDevice, settings: Settings, layout: Layout) -> Layout | Shortfall:
     """`layout` with the most on-chip layers that fit, with smaller prefill segments where it takes that."""
     if site.device == "cpu":
         return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
@@ -259,11 +261,11 @@ def _given_layers(settings: Settings, layout: Layout) -> int:
     return layout.target.layers if settings.on_chip_layers is None else settings.on_chip_layers
 
 
-def _fits_vram(site: Site, layout: Layout) -> bool:
+def _fits_vram(site: PlanningDevice, layout: Layout) -> bool:
     return vram_bytes(layout, site.vram_reserve) <= site.vram_free
 
 
-def _most_resident(site: Site, layout: Layout) -> Layout | None:
+def _most_resident(site: PlanningDevice, layout: Layout) -> Layout | None:
     """The most on-chip layers, short of all, that fit. None where not even no layer does."""
     all_but_one = replace(layout, on_chip=layout.target.layers - 1)  # prefill needs room for one layer less
     if _fits_vram(site, all_but_one):
@@ -274,7 +276,7 @@ def _most_resident(site: Site, layout: Layout) -> Layout | None:
     return replace(layout, on_chip=room // none.layer_kv_bytes) if room >= 0 else None
 
 
-def _with_host(site: Site, layout: Layout) -> Layout | Shortfall:
+def _with_host(site: PlanningDevice, layout: Layout) -> Layout | Shortfall:
     layout = replace(layout, pinnable=site.pinnable)
     lines = host_lines(layout, site.ram_reserve)
     needed = _total(lines)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from core.model.gguf.size_estimates import ROUNDED, can_be_rounded, rounded
-from core.planning.fitting import Case, Shortfall, longest, smallest
+from core.model.gguf.size_estimates import ROUNDED, can_be_rounded, rounded_shape
+from core.planning.fitting import PlanningCase, Shortfall, longest, smallest
 from core.planning.plan import AUTO_CONTEXT, USEFUL_CONTEXT, Plan
 
 # 16 bits of weights or of a KV cache with which a word takes so long give way to fewer that are so many
@@ -17,10 +17,10 @@ _QUICK_MS = 33.0
 _GIVES_WAY = ((_QUICK_MS, 2.0), (50.0, 1.3))
 _FEW_BITS = 4  # to which a checkpoint of 16 bits is rounded without being asked
 
-Best = Callable[[Case, int], Plan | Shortfall]  # the fastest plan of a case for a context
+Best = Callable[[PlanningCase, int], Plan | Shortfall]  # the fastest plan of a case for a context
 
 
-def with_formats(case: Case, best: Best) -> tuple[Case, int]:
+def with_formats(case: PlanningCase, best: Best) -> tuple[PlanningCase, int]:
     """The case with the formats of its weights and of its KV cache chosen, and the context to plan for.
 
     Where the settings leave it open, a checkpoint of 16 bits is rounded to four where in 16 its cache would
@@ -34,7 +34,7 @@ def with_formats(case: Case, best: Best) -> tuple[Case, int]:
     stays = _stays(best, *whole)
     if stays and (case.site.device == "cpu" or case.settings.on_chip_layers is not None):
         return whole
-    few = _with_kv(replace(case, target=rounded(case.target, ROUNDED[_FEW_BITS])), best)
+    few = _with_kv(replace(case, target=rounded_shape(case.target, ROUNDED[_FEW_BITS])), best)
     kept = best(*whole)
     if isinstance(kept, Shortfall) or _is_scrap(case, whole[1]):
         return few
@@ -56,7 +56,7 @@ def _gives_way(sixteen: Plan, fewer: Plan) -> bool:
     return any(ms >= slow_ms and ms >= times * fewer.expected_tbt_ms for slow_ms, times in _GIVES_WAY)
 
 
-def _stays(best: Best, case: Case, context: int) -> bool:
+def _stays(best: Best, case: PlanningCase, context: int) -> bool:
     """Whether 16 bits leave the cache where it is read: all of it on the card, in the format that was chosen
     or in eight bits, or where the person put it; on a CPU at a useful length.
     """
@@ -67,19 +67,19 @@ def _stays(best: Best, case: Case, context: int) -> bool:
     return any(isinstance(one, Plan) and (put or one.on_chip_layers == one.layers) for one in found)
 
 
-def _is_scrap(case: Case, context: int) -> bool:
+def _is_scrap(case: PlanningCase, context: int) -> bool:
     """Whether memory ends the context before a book is worth reading."""
     return case.settings.context_tokens is None and context < min(USEFUL_CONTEXT, case.target.native_context)
 
 
-def _by_kv(case: Case) -> list[Case]:
+def _by_kv(case: PlanningCase) -> list[PlanningCase]:
     """As it is, and with a KV cache of 8 bits where that is left to the program."""
     if case.settings.kv is not None or case.target.key_bias:
         return [case]
     return [case, replace(case, settings=replace(case.settings, kv=8))]
 
 
-def _with_kv(case: Case, best: Best) -> tuple[Case, int]:
+def _with_kv(case: PlanningCase, best: Best) -> tuple[PlanningCase, int]:
     """The case with the format of its KV cache chosen, and the context to plan for.
 
     Where the settings leave it open, 8 bits are for what is slow in 16 and so much faster in 8 (_GIVES_WAY),

@@ -181,7 +181,7 @@ def spare_rows(gamma: int, middle_gamma: int) -> int:
     return 2 * (max(gamma, MAX_GAMMA) + middle_gamma + 2)
 
 
-def lay_out(
+def plan_layout(
     device: str,
     dtype: str,
     computes: str,

@@ -11,7 +11,7 @@ from core.planning.costs import serves
 from core.planning.fitting import is_old
 from core.planning.plan import AUTO_CONTEXT, Plan
 from core.planning.tuned import SPECULATION, Tuned
-from core.text.words import listed, sentences, size
+from core.text.words import joined_sentences, listed_texts, size
 from core.text.words import marked as N_
 from core.text.words import translated as _
 
@@ -56,7 +56,7 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
         said.append(guessed)
     if is_old(gpu):
         said.append(_(OLD_CARD))
-    return sentences(*said)
+    return joined_sentences(*said)
 
 
 def _refused(plan: Plan, hardware: Hardware, gpu: Gpu | None) -> str:
@@ -163,7 +163,7 @@ def _kv_format(plan: Plan, settings: Settings, target: ModelShape, gpu: Gpu | No
         )
     else:
         reading = _("It is decoded piece by piece on the GPU; how fast was not measured.")
-    return sentences(said, reading)
+    return joined_sentences(said, reading)
 
 
 def _bus(plan: Plan, gpu: Gpu | None) -> str:
@@ -266,7 +266,7 @@ def tuning_notes(plan: Plan, settings: Settings, record: Tuned | None, unused: s
         parts.append(_("{names}: as set").format(names=", ".join(own)))
     if rest:
         parts.append((measured if plan.tuned else ruled).format(names=", ".join(rest), date=plan.tuned))
-    origin = _("Of the speculation, {parts}.").format(parts=listed(parts, "; "))
+    origin = _("Of the speculation, {parts}.").format(parts=listed_texts(parts, "; "))
     if not unused:
         return (origin,)
     why = _("The values tuned on {date} are not used, because {reason}. launcher.py tune measures anew.")

@@ -12,12 +12,12 @@ from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagine, with_vram
 from core.model.gguf.size_estimates import ROUNDED
-from core.model.store.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load
+from core.model.store.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load_catalogue
 from core.planning.budget import MODEL_FILES
 from core.planning.plan import USEFUL_CONTEXT, Plan
-from core.planning.planner import plan as planned
-from core.planning.recommended import best, is_swift
-from core.planning.stored_facts import NOTHING, Known
+from core.planning.planner import make_plan as planned
+from core.planning.recommended import best_offer, is_swift
+from core.planning.stored_facts import NOTHING, StoredFacts
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -27,7 +27,7 @@ _MEMORIES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlannedModel:
     """A model, the draft model the plan uses (None: n-gram lookup), and the plan."""
 
     entry: CatalogueEntry
@@ -46,14 +46,14 @@ class Offer:
     recommended: bool = False  # of all for this machine, whatever is downloaded
 
 
-def plan_for(
+def plan_model(
     hardware: Hardware,
     settings: Settings,
     entry: CatalogueEntry,
     *,
     is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
-    known: Known = NOTHING,
-) -> Choice:
+    known: StoredFacts = NOTHING,
+) -> PlannedModel:
     """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless
     the user named it.
 
@@ -61,7 +61,7 @@ def plan_for(
     """
     draft = draft_for(entry, settings.draft_model)
     if draft is not None and settings.draft_model is None and not is_there(draft):
-        found = plan_for(hardware, replace(settings, draft_model="none"), entry, known=known)
+        found = plan_model(hardware, replace(settings, draft_model="none"), entry, known=known)
         note = _(
             "{draft} could draft for it and is not on this computer: launcher.py models download {model} "
             "fetches it."
@@ -70,7 +70,7 @@ def plan_for(
     on_card = hardware.gpus and settings.device != "cpu"
     others = [
         other.shape
-        for other in load().values()
+        for other in load_catalogue().values()
         # codes are decoded for every product on a card: they fit, and write slowly
         if other.role == "target" and other.chat and not (on_card and other.file)
     ]
@@ -85,29 +85,29 @@ def plan_for(
     if not entry.chat:
         said = _("{model} is a base model, not tuned for chat: it continues texts rather than answers.")
         made = _noted(made, said.format(model=entry.name))
-    return Choice(entry, draft if made.draft_model is not None else None, made)
+    return PlannedModel(entry, draft if made.draft_model is not None else None, made)
 
 
 def _noted(plan: Plan, note: str) -> Plan:
     return replace(plan, notes=(*plan.notes, note))
 
 
-def choose(
+def choose_model(
     hardware: Hardware,
     settings: Settings,
     *,
     is_downloaded: Callable[[CatalogueEntry], bool],
-    known: Known = NOTHING,
-) -> Choice:
+    known: StoredFacts = NOTHING,
+) -> PlannedModel:
     """What to run: the model asked for, else the best downloaded one that answers soon enough, else the
-    embedded model. Raises as `plan_for`.
+    embedded model. Raises as `plan_model`.
     """
     if settings.model is not None:
-        return plan_for(hardware, settings, find(settings.model), is_there=is_downloaded, known=known)
+        return plan_model(hardware, settings, find(settings.model), is_there=is_downloaded, known=known)
     found = offers(hardware, settings, is_downloaded=is_downloaded, known=known)
-    ready = best(offer for offer in found if offer.downloaded)
+    ready = best_offer(offer for offer in found if offer.downloaded)
     entry = ready.entry if ready else find(EMBEDDED)
-    return plan_for(hardware, settings, entry, is_there=is_downloaded, known=known)
+    return plan_model(hardware, settings, entry, is_there=is_downloaded, known=known)
 
 
 def offers(
@@ -115,17 +115,17 @@ def offers(
     settings: Settings,
     *,
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
-    known: Known = NOTHING,
+    known: StoredFacts = NOTHING,
 ) -> tuple[Offer, ...]:
     """Every target model of the catalogue on this machine: those that fit first, the larger before. One is
     recommended.
     """
     made = [
         offer_for(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
-        for entry in load().values()
+        for entry in load_catalogue().values()
         if entry.role == "target"
     ]
-    chosen = best(made, free=True)
+    chosen = best_offer(made, free=True)
     name = chosen.entry.name if chosen else EMBEDDED
     made = [replace(offer, recommended=offer.entry.name == name) for offer in made]
     return tuple(
@@ -136,16 +136,16 @@ def offers(
 
 
 def offer_for(
-    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: Known
+    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: StoredFacts
 ) -> Offer:
     """One model on this machine, or why it does not fit. What would crawl on the CPU beside a card is nothing
     to fetch: it is offered for the card, or not at all.
     """
     settings = _as_offered(settings, entry, downloaded=downloaded)
     try:
-        plan = plan_for(hardware, settings, entry, known=known).plan
+        plan = plan_model(hardware, settings, entry, known=known).plan
         if plan.device == "cpu" and hardware.gpus and not (downloaded or is_swift(plan)):
-            plan = plan_for(hardware, _for_card(hardware, settings), entry, known=known).plan
+            plan = plan_model(hardware, _for_card(hardware, settings), entry, known=known).plan
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
     reason = _too_large(plan, hardware) if not downloaded else ""

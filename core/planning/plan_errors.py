@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from core.errors import PlanError
 from core.model.shapes import ModelShape
-from core.planning.fitting import Case, Shortfall, fits, longest
+from core.planning.fitting import PlanningCase, Shortfall, fits_anywhere, longest
 from core.planning.plan import USEFUL_CONTEXT
-from core.text.words import listed, size
+from core.text.words import listed_texts, size
 from core.text.words import translated as _
 
 LAYOUT_FIGURES = (
@@ -26,7 +26,9 @@ LAYOUT_FIGURES = (
 )
 
 
-def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[ModelShape]) -> PlanError:
+def refusal(
+    case: PlanningCase, short: Shortfall, context: int, alternatives: Sequence[ModelShape]
+) -> PlanError:
     """The error that names need, supply, the biggest lines and the smallest changes that fit."""
     said = _(
         "{model} even with only {tokens} tokens of context needs {needed} of {place}; {free} is free. The "
@@ -45,14 +47,14 @@ def refusal(case: Case, short: Shortfall, context: int, alternatives: Sequence[M
             needed=size(short.needed),
             place=_(short.place),
             free=size(short.available),
-            parts=listed(listed((_(line.name), size(line.bytes)), " ") for line in biggest),
+            parts=listed_texts(listed_texts((_(line.name), size(line.bytes)), " ") for line in biggest),
             remedies=_alternatives(list(_remedies(case, short, context, alternatives))),
         )
     )
 
 
 def _remedies(
-    case: Case, short: Shortfall, context: int, alternatives: Sequence[ModelShape]
+    case: PlanningCase, short: Shortfall, context: int, alternatives: Sequence[ModelShape]
 ) -> Iterator[str]:
     """Changes that would make it fit, smallest first; each is tried before it is offered."""
     settings = case.settings
@@ -62,10 +64,10 @@ def _remedies(
     for figure in LAYOUT_FIGURES:
         if getattr(settings, figure) is None:
             continue
-        if fits(replace(case, settings=replace(settings, **{figure: None})), context):
+        if fits_anywhere(replace(case, settings=replace(settings, **{figure: None})), context):
             yield _("set {setting} to auto").format(setting=figure)
     coded = replace(case, settings=replace(settings, kv=8))
-    if settings.kv == 16 and fits(coded, context):
+    if settings.kv == 16 and fits_anywhere(coded, context):
         yield _("set kv to 8")
     missing = size(short.needed - short.available)
     if short.place == "RAM":
@@ -80,14 +82,14 @@ def _remedies(
         )
 
 
-def _other(case: Case, context: int, alternatives: Sequence[ModelShape]) -> ModelShape | None:
+def _other(case: PlanningCase, context: int, alternatives: Sequence[ModelShape]) -> ModelShape | None:
     """The largest other model that fits this context."""
     for shape in sorted(alternatives, key=lambda one: one.parameters, reverse=True):
         if shape.name == case.target.name or shape.native_context < context:
             continue
         kv = 16 if shape.key_bias else case.settings.kv  # as the planner would choose
         settings = replace(case.settings, on_chip_layers=None, kv=kv)
-        if fits(Case(case.site, settings, shape, None), context):
+        if fits_anywhere(PlanningCase(case.site, settings, shape, None), context):
             return shape
     return None
 
@@ -96,4 +98,4 @@ def _alternatives(remedies: list[str]) -> str:
     """The remedies in a row, with "or" before the last."""
     if len(remedies) == 1:
         return remedies[0]
-    return _("{remedies}, or {last}").format(remedies=listed(remedies[:-1]), last=remedies[-1])
+    return _("{remedies}, or {last}").format(remedies=listed_texts(remedies[:-1]), last=remedies[-1])

@@ -1,4 +1,4 @@
-"""Decides what runs where: `plan(hardware, settings, target=..., draft=...) -> Plan`. Pure: no torch, no
+"""Decides what runs where: `make_plan(hardware, settings, target=..., draft=...) -> Plan`. Pure: no torch, no
 files, no clock.
 
 The VRAM need is what stays (weights, KV cache of the on-chip layers, retrieval cache, draft model) plus the
@@ -16,30 +16,30 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.gguf.size_estimates import ROUNDED, rounded
+from core.model.gguf.size_estimates import ROUNDED, rounded_shape
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning import costs
 from core.planning.budget import disk_lines, host_lines, vram_lines
-from core.planning.fitting import Case, Shortfall, Site, fitted, site_of
+from core.planning.fitting import PlanningCase, PlanningDevice, Shortfall, fitted, site_of
 from core.planning.formats import with_formats
 from core.planning.layout import Layout
 from core.planning.notes import beside_card, notes_for, tuning_notes
 from core.planning.plan import BudgetLine, Plan
 from core.planning.plan_errors import refusal
 from core.planning.recommended import first_answer
-from core.planning.stored_facts import NOTHING, Known
+from core.planning.stored_facts import NOTHING, StoredFacts
 from core.planning.tuned import Tuned, machine_of, newest
 from core.text.words import translated as _
 
 
-def plan(
+def make_plan(
     hardware: Hardware,
     settings: Settings,
     *,
     target: ModelShape,
     draft: ModelShape | None = None,
     alternatives: Sequence[ModelShape] = (),
-    known: Known = NOTHING,
+    known: StoredFacts = NOTHING,
 ) -> Plan:
     """The plan for `target` on this machine, where the settings leave it open on whichever of card and CPU
     answers a question about a book sooner. `alternatives` are models that a refusal may offer instead.
@@ -70,17 +70,17 @@ def _planned(
     target: ModelShape,
     draft: ModelShape | None,
     alternatives: Sequence[ModelShape],
-    known: Known,
+    known: StoredFacts,
 ) -> Plan:
     """The plan for one device."""
     if settings.weights == 16:
         target = target.decoded()
     elif settings.weights is not None and not target.coded_weights:
-        target = rounded(target, ROUNDED[settings.weights])
+        target = rounded_shape(target, ROUNDED[settings.weights])
     site = site_of(hardware, settings, known=known)
     if draft is not None and site.device == "cuda":
         draft = draft.decoded()  # as it is loaded there: its passes are many, and codes are slow
-    case, context = with_formats(Case(site, settings, target, draft), _best)
+    case, context = with_formats(PlanningCase(site, settings, target, draft), _best)
     record = newest(known.tuned, target.name, case.site.device, context)
     found = _tuned(case, context, record, machine_of(hardware)) if record else ""
     unused = found if isinstance(found, str) else ""
@@ -117,7 +117,7 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(said.format(model=target.name, layers=target.layers, asked=layers))
 
 
-def _best(case: Case, context: int) -> Plan | Shortfall:
+def _best(case: PlanningCase, context: int) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits. On a
     card, where codes may be slow, also of codes and of the numbers they stand for, unless the user chose.
     """
@@ -128,16 +128,16 @@ def _best(case: Case, context: int) -> Plan | Shortfall:
     return min(plans, key=lambda one: one.expected_tbt_ms) if plans else layouts[-1]
 
 
-def _may_be_decoded(case: Case) -> bool:
+def _may_be_decoded(case: PlanningCase) -> bool:
     """Of a GGUF, where nobody chose; what is rounded is so for the memory that it takes."""
     return bool(case.target.coded_weights) and case.settings.weights is None and not case.target.rounded
 
 
-def _decoded(case: Case) -> Case:
+def _decoded(case: PlanningCase) -> PlanningCase:
     return replace(case, target=case.target.decoded())
 
 
-def _tuned(case: Case, context: int, record: Tuned, machine: str) -> Plan | str:
+def _tuned(case: PlanningCase, context: int, record: Tuned, machine: str) -> Plan | str:
     """The plan with the values that `tune` measured, or, to follow "because", why they cannot be used."""
     unfit = record.unfit(machine, case.settings, dtype=case.site.dtype, threads=case.site.threads)
     if unfit:
@@ -176,11 +176,11 @@ class _Passes:
     plain: bool = False  # no drafts: measured to be slower
 
 
-def _computed(case: Case, layout: Layout) -> _Passes:
+def _computed(case: PlanningCase, layout: Layout) -> _Passes:
     """By the cost model."""
     site, draft = case.site, layout.draft
     pinned, pageable = layout.host_kv_split()
-    host = costs.HostKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
+    host = costs.StreamedKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
     take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=_kernel(case, layout))
     full = partial(take, kv_rows=layout.kv_rows, kv_tokens=layout.context, host=host)
     draft_s = 0.0
@@ -236,12 +236,12 @@ def _token_s(settings: Settings, passes: _Passes, drafted_s: float) -> float:
     return drafted_s if settings.gamma else min(drafted_s, passes.full(1))
 
 
-def _budget(site: Site, layout: Layout) -> tuple[BudgetLine, ...]:
+def _budget(site: PlanningDevice, layout: Layout) -> tuple[BudgetLine, ...]:
     on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
     return *on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota)
 
 
-def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
+def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
     """The plan for a layout that fits: its lengths and expected times."""
     site, settings = case.site, case.settings
     target, draft = layout.target, layout.draft
@@ -301,9 +301,9 @@ def _cost(case: Case, layout: Layout, passes: _Passes) -> Plan:
     )
 
 
-def _reading_s(case: Case, layout: Layout, tokens: int) -> float:
+def _reading_s(case: PlanningCase, layout: Layout, tokens: int) -> float:
     """Seconds to read so many tokens into an empty context, of which the layout's share goes to the host."""
-    return costs.prefill_s(
+    return costs.prefill_seconds(
         layout.target,
         case.site.dtype,
         tokens=tokens,
@@ -315,7 +315,7 @@ def _reading_s(case: Case, layout: Layout, tokens: int) -> float:
     )
 
 
-def _short_pass_s(case: Case, layout: Layout) -> float:
+def _short_pass_s(case: PlanningCase, layout: Layout) -> float:
     """A pass of one row behind a passage: plain decoding, and nothing crosses a bus."""
     site = case.site
     kernel = _kernel(case, layout)
@@ -324,7 +324,7 @@ def _short_pass_s(case: Case, layout: Layout) -> float:
     )
 
 
-def _kernel(case: Case, layout: Layout) -> str:
+def _kernel(case: PlanningCase, layout: Layout) -> str:
     """By which weights are multiplied, as costs.KERNEL_SPEED names it."""
     decodes = case.site.speeds.decodes_weights
     if layout.kernel != "codes":

@@ -60,7 +60,7 @@ def reads_whole(plan: Plan) -> bool:
     return plan.context_tokens >= BOOK_TOKENS
 
 
-def best(offers: Iterable[Offer], *, free: bool = False) -> Offer | None:
+def best_offer(offers: Iterable[Offer], *, free: bool = False) -> Offer | None:
     """The best offer that answers soon enough: one that reads a book whole before one that does not, of
     these one that writes fluently from all of it, then the larger, then the faster. `free`: only models of a
     licence without conditions that need no account.

@@ -24,22 +24,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StoredFacts:
     """`tuned`: what `tune` measured, of any model, stale or not. `snapshot_bytes`: what KV snapshots take."""
 
     tuned: tuple[Tuned, ...] = ()
     snapshot_bytes: int = 0
 
 
-NOTHING = Known()
+NOTHING = StoredFacts()
 
 
-def known_in(data_folder: Path) -> Known:
+def known_in(data_folder: Path) -> StoredFacts:
     """What is known from earlier runs that kept their data here."""
-    return Known(read_tuned(data_folder), SnapshotFolder(data_folder / "snapshots").usage().bytes)
+    return StoredFacts(read_tuned(data_folder), SnapshotFolder(data_folder / "snapshots").usage().bytes)
 
 
-def version() -> str:
+def tuning_version() -> str:
     """What else decides how fast a pass is: this program's format of tuned values, and torch."""
     try:
         return f"format {FORMAT}, torch {metadata.version('torch')}"
@@ -60,8 +60,10 @@ def read_tuned(data_folder: Path) -> tuple[Tuned, ...]:
 
 
 def _stale(one: Tuned) -> str:
-    if one.version != version():
-        return _("they were measured with {then}, and this is {now}").format(then=one.version, now=version())
+    if one.version != tuning_version():
+        return _("they were measured with {then}, and this is {now}").format(
+            then=one.version, now=tuning_version()
+        )
     try:
         same = fingerprint(Path(one.folder)) == one.fingerprint
     except OSError:
@@ -69,14 +71,14 @@ def _stale(one: Tuned) -> str:
     return "" if same else _("the model's files have changed since")
 
 
-def keep(data_folder: Path, tuned: Tuned) -> Path:
+def store_tuned(data_folder: Path, tuned: Tuned) -> Path:
     """Stores it in place of what was there for the same machine, model, device and size of context. Returns
     the file. Raises OSError.
     """
     return _write(data_folder, [*_others(data_folder, tuned), tuned])
 
 
-def forget(data_folder: Path, like: Tuned) -> bool:
+def forget_tuned(data_folder: Path, like: Tuned) -> bool:
     """Drops what is stored for the same machine, model, device and size of context; whether it was there."""
     kept, others = read_tuned(data_folder), _others(data_folder, like)
     if len(others) == len(kept):

@@ -80,11 +80,11 @@ class Tuned:
 
     def verify_s(self, rows: int) -> float:
         """Time of a pass over the full cache."""
-        return between(self.verify_ms, rows) / 1e3
+        return interpolated_ms(self.verify_ms, rows) / 1e3
 
     def middle_s(self, rows: int) -> float:
         """Time of a pass over the retrieval cache."""
-        return between(self.middle_ms, rows) / 1e3
+        return interpolated_ms(self.middle_ms, rows) / 1e3
 
     def unfit(self, machine: str, settings: Settings, *, dtype: str, threads: int) -> str:
         """Why it cannot be used here and now, in words that follow "because"; "" when it can."""
@@ -120,7 +120,7 @@ def newest(found: Sequence[Tuned], model: str, device: str, context_tokens: int)
     )
 
 
-def between(times: Times, rows: int) -> float:
+def interpolated_ms(times: Times, rows: int) -> float:
     """Milliseconds for so many rows: on the line between its neighbours, in proportion beyond the last."""
     below = max((one for one in times if one[0] <= rows), default=times[0])
     above = min((one for one in times if one[0] >= rows), default=None)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from core.text.packing import to_json
+from core.text.packing import to_json_text
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
@@ -60,7 +60,7 @@ def main() -> None:
     def send(message: dict[str, Any]) -> None:
         data = message.pop("data", b"")
         with lock:
-            out.write(to_json(message).encode() + b"\n" + data)
+            out.write(to_json_text(message).encode() + b"\n" + data)
             out.flush()
 
     send(_answer(request, send))

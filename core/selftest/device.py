@@ -16,7 +16,7 @@ from core.assembly.models import cpu_backend, kernel_trials
 from core.backend.base import Backend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.shared import library_attention
-from core.backend.shared.kv_rows import CODES, as_rows, numbers
+from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.backend.shared.quantized_example import KINDS, example
 from core.cache.base import KVShape
 from core.cache.offloaded import OffloadedKVCache
@@ -25,7 +25,7 @@ from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning.budget import newest_rows_bytes
 from core.planning.fitting import is_old, site_of
-from core.planning.layout import OVERRUN, Layout, held_tokens, lay_out
+from core.planning.layout import OVERRUN, Layout, held_tokens, plan_layout
 from core.planning.notes import OLD_CARD
 from core.selftest.random_model import ANSWER, random_config, small_answers
 from core.text.words import GB
@@ -42,7 +42,7 @@ _REPEATS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was tried. `ok` None: nothing to try it with here. `figures`: JSON values."""
 
     what: str
@@ -55,11 +55,11 @@ class Finding:
         return asdict(self)
 
 
-def check(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[Finding]:
+def check_device(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[CheckResult]:
     """Each finding as soon as it is made. `backend` computes as answers are computed, `exact` is the same
     device in float32. What breaks in one is its finding, and the others go on, unless the device does not.
     """
-    trials: tuple[tuple[str, Callable[[], Finding]], ...] = (
+    trials: tuple[tuple[str, Callable[[], CheckResult]], ...] = (
         (_("numbers"), partial(_numbers, backend, gpu)),
         (_("attention"), partial(_attention, backend)),
         (_("weights in codes"), partial(_codes, backend)),
@@ -75,16 +75,16 @@ def check(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> Iterator[
                 yield trial()
             except Exception as error:  # whatever it is, it is what was to be found out
                 first = (str(error).splitlines() or [type(error).__name__])[0]
-                yield Finding(what, False, _("It broke off: {error}").format(error=first))
+                yield CheckResult(what, False, _("It broke off: {error}").format(error=first))
             if backend.lost():
                 said = _("It failed for good, and the rest could not be tried. Run this again.")
-                yield Finding(_("the card"), False, said)
+                yield CheckResult(_("the card"), False, said)
                 return
 
 
 def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, Gpu | None]:
-    """What `check` takes: the device that would answer, in its own numbers and in float32. Raises UserError
-    where torch cannot use it.
+    """What `check_device` takes: the device that would answer, in its own numbers and in float32. Raises
+    UserError where torch cannot use it.
     """
     site = site_of(hardware, settings)
     if site.gpu is None:
@@ -107,13 +107,13 @@ def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, G
     )
 
 
-def format_findings(findings: list[Finding]) -> str:
+def format_findings(findings: list[CheckResult]) -> str:
     """For a terminal."""
     marks = {True: _("works"), False: _("BROKEN"), None: _("not here")}
     return "\n".join(f"  {marks[one.ok]:<9} {one.what}: {one.said}" for one in findings)
 
 
-def verdict(findings: list[Finding]) -> str:
+def verdict(findings: list[CheckResult]) -> str:
     """All of them in one sentence."""
     broken = [one.what for one in findings if one.ok is False]
     if broken:
@@ -125,16 +125,16 @@ def verdict(findings: list[Finding]) -> str:
 # ---- the trials --------------------------------------------------------------------------------------------
 
 
-def _numbers(backend: Backend, gpu: Gpu | None) -> Finding:
+def _numbers(backend: Backend, gpu: Gpu | None) -> CheckResult:
     said = _("It computes in {dtype} on {device}.").format(
         dtype=str(backend.dtype).removeprefix("torch."), device=backend.name
     )
     if gpu is not None and is_old(gpu):
         said += " " + _(OLD_CARD)
-    return Finding(_("numbers"), True, said, {"dtype": str(backend.dtype)})
+    return CheckResult(_("numbers"), True, said, {"dtype": str(backend.dtype)})
 
 
-def _attention(backend: Backend) -> Finding:
+def _attention(backend: Backend) -> CheckResult:
     """Few rows and many, over several blocks, grouped heads, caches of numbers and of codes, against fp64.
     Says what the trial of the compiled kernel for few rows found.
     """
@@ -155,13 +155,13 @@ def _attention(backend: Backend) -> Finding:
     if found:
         said = " ".join((f"{said}.", *found))
     figures = {"kernels": chosen, "short_passes": found, "largest_error": worst, "errors": off}
-    return Finding(_("attention"), ok, said, figures)
+    return CheckResult(_("attention"), ok, said, figures)
 
 
 def _kernel(backend: Backend, head_dim: int) -> str:
     if backend.device.type == "cpu":
         return _("the CPU's own kernels")
-    return library_attention.choose(backend.device, backend.dtype, head_dim).__name__
+    return library_attention.choose_kernel(backend.device, backend.dtype, head_dim).__name__
 
 
 def _off(backend: Backend, n: int, length: int, head_dim: int, rows: torch.dtype) -> float:
@@ -171,7 +171,7 @@ def _off(backend: Backend, n: int, length: int, head_dim: int, rows: torch.dtype
     k, v = (torch.randn(blocks, 2, block, head_dim, generator=dice).to(backend.dtype) for _ in range(2))
     k, v = (as_rows(part, head_dim, rows) for part in (k, v))
     got, lse = backend.attend_part(*(one.to(backend.device) for one in (q, k, v)), length=length, causal=True)
-    k, v = (numbers(part, head_dim, torch.float32) for part in (k, v))
+    k, v = (dequantized(part, head_dim, torch.float32) for part in (k, v))
     keys, values = (
         part.double().transpose(0, 1).flatten(1, 2)[:, :length].repeat_interleave(4, 0) for part in (k, v)
     )
@@ -183,7 +183,7 @@ def _off(backend: Backend, n: int, length: int, head_dim: int, rows: torch.dtype
     return float(max(off))
 
 
-def _codes(backend: Backend) -> Finding:
+def _codes(backend: Backend) -> CheckResult:
     """Matrices of every kind of code with few rows and many, and rows of them, against fp64."""
     dice, worst, before = torch.Generator().manual_seed(0), 0.0, backend.notes
     for kind in KINDS:
@@ -201,10 +201,10 @@ def _codes(backend: Backend) -> Finding:
     said = _("off by at most {off:.1g} from exact arithmetic").format(off=worst)
     found = [note for note in backend.notes if note not in before]
     figures = {"largest_error": worst, "refused": sorted(backend.refused)}
-    return Finding(_("weights in codes"), worst <= allowed, " ".join((f"{said}.", *found)), figures)
+    return CheckResult(_("weights in codes"), worst <= allowed, " ".join((f"{said}.", *found)), figures)
 
 
-def _copies(backend: Backend) -> Finding:
+def _copies(backend: Backend) -> CheckResult:
     """There and back, from memory that is page-locked where possible and from ordinary memory."""
     rates: dict[str, float] = {}
     numbers = _BLOCK_BYTES // backend.dtype.itemsize
@@ -229,7 +229,7 @@ def _copies(backend: Backend) -> Finding:
         back=rates["pinned_to_host_gb_per_s"],
         ordinary=rates["ordinary_to_device_gb_per_s"],
     )
-    return Finding(_("copies"), ok, said if ok else _("What arrives is not what was sent"), rates)
+    return CheckResult(_("copies"), ok, said if ok else _("What arrives is not what was sent"), rates)
 
 
 def _rate(backend: Backend, target: torch.Tensor, source: torch.Tensor, *, back: bool) -> float:
@@ -243,11 +243,11 @@ def _rate(backend: Backend, target: torch.Tensor, source: torch.Tensor, *, back:
     return round(best, 2)
 
 
-def _overlap(backend: Backend) -> Finding:
+def _overlap(backend: Backend) -> CheckResult:
     """Whether copies and products together take less than one after the other."""
     what = _("copies beside computing")
     if backend.device.type == "cpu":
-        return Finding(what, None, _("the device's memory is the host's"))
+        return CheckResult(what, None, _("the device's memory is the host's"))
     numbers, size = _BLOCK_BYTES // backend.dtype.itemsize, 4096
     host, device = (
         backend.host_memory((numbers,), backend.dtype),
@@ -281,24 +281,24 @@ def _overlap(backend: Backend) -> Finding:
     said = _("{share:.0%} of the shorter of the two is hidden behind the other").format(
         share=min(1.0, hidden)
     )
-    return Finding(what, hidden > 0.3, said, {"hidden_share": round(hidden, 3)})
+    return CheckResult(what, hidden > 0.3, said, {"hidden_share": round(hidden, 3)})
 
 
-def _recordings(backend: Backend) -> Finding:
+def _recordings(backend: Backend) -> CheckResult:
     """A recorded computation, repeated with other numbers."""
     x = torch.zeros(64, 64, dtype=backend.dtype, device=backend.device)
     replay = backend.capture(lambda: x @ x + 1)
     if replay is None:
-        return Finding(
+        return CheckResult(
             _("recordings"), None, _("nothing is recorded here: every operation is launched by itself")
         )
     x.fill_(0.5)
     ok = bool((replay() == 17.0).all())
     said = _("a recorded pass repeats what it should") if ok else _("a recorded pass repeats something else")
-    return Finding(_("recordings"), ok, said)
+    return CheckResult(_("recordings"), ok, said)
 
 
-def _memory(backend: Backend) -> Finding:
+def _memory(backend: Backend) -> CheckResult:
     """What a small model's cache takes of the device, as a plan counts it and as measured."""
     layout = _layout(backend)
     _held, block_tokens = held_tokens(layout.context, layout.block_tokens, layout.retrieval_chunk)
@@ -316,12 +316,12 @@ def _memory(backend: Backend) -> Finding:
     planned = layout.layer_kv_bytes + layout.at_work_bytes + newest_rows_bytes(layout)
     figures = {"planned_bytes": planned, "counted_bytes": cache.device_bytes, "measured_bytes": took}
     if backend.device.type == "cpu":
-        return Finding(_("memory"), None, _("the device's memory is the host's"), figures)
+        return CheckResult(_("memory"), None, _("the device's memory is the host's"), figures)
     ok = abs(took - planned) < 0.05 * planned + (8 << 20)
     said = _("a cache counted at {counted:.0f} MB takes {took:.0f}").format(
         counted=planned / 1e6, took=took / 1e6
     )
-    return Finding(_("memory"), ok, said, figures)
+    return CheckResult(_("memory"), ok, said, figures)
 
 
 def _layout(backend: Backend) -> Layout:
@@ -330,15 +330,15 @@ def _layout(backend: Backend) -> Layout:
     config = random_config(hidden=512, intermediate=512, **sizes)
     shape = ModelShape.from_hf_config(config.source, name=config.name)
     held, computes = (str(one).removeprefix("torch.") for one in (backend.storage, backend.dtype))
-    made = lay_out("cuda", held, computes, Settings(), target=shape, draft=None, context=8192)
+    made = plan_layout("cuda", held, computes, Settings(), target=shape, draft=None, context=8192)
     return replace(made, on_chip=1)
 
 
-def _answers(backend: Backend) -> Finding:
+def _answers(backend: Backend) -> CheckResult:
     """The same greedy tokens plainly, and by three levels over a cache that is mostly in host memory."""
     plain, streamed, speculated = small_answers(backend)
     ok = plain == streamed == speculated and len(plain) == ANSWER
     said = _("{tokens} tokens by TriForce from host memory are those of plain decoding").format(tokens=ANSWER)
     if not ok:
         said = _("TriForce and plain decoding give different texts; answers of this device cannot be trusted")
-    return Finding(_("answers"), ok, said, {"same": ok})
+    return CheckResult(_("answers"), ok, said, {"same": ok})

@@ -19,7 +19,7 @@ from core.decoding.decoder import Round
 from core.engine import Engine
 from core.model.config import ModelConfig, from_source
 from core.model.llama import LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.planning.plan import Plan
 from core.text.words import translated as _
 
@@ -170,4 +170,4 @@ def _model(backend: Backend) -> LlamaModel:
     config = random_config(
         layers=3, hidden=128, heads=4, kv_heads=2, head_dim=64, intermediate=192, vocab=211
     )
-    return build(config, RandomWeights(config), backend, positions=1024)
+    return build_model(config, RandomWeights(config), backend, positions=1024)

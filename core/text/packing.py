@@ -31,19 +31,19 @@ def packed(value: Any) -> Any:
     return value
 
 
-def to_json(value: Any, **form: Any) -> str:
+def to_json_text(value: Any, **form: Any) -> str:
     """`json.dumps` of values with messages in them."""
     return json.dumps(packed(value), **form)
 
 
 def from_json(text: str | bytes) -> Any:
-    """What `to_json` wrote. Raises ValueError when it is no JSON."""
+    """What `to_json_text` wrote. Raises ValueError when it is no JSON."""
     return json.loads(text, object_hook=unpacked)
 
 
 def to_text(text: str) -> str:
     """For a field that holds text: a message as its JSON, other text as it is."""
-    return to_json(text, ensure_ascii=False) if isinstance(text, Message) else text
+    return to_json_text(text, ensure_ascii=False) if isinstance(text, Message) else text
 
 
 def from_text(text: str) -> str:

@@ -11,7 +11,7 @@ from core.text.tokenizer import Frame
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PromptTurn:
     """One question and its answer as ids: the text's alone, and exactly what the model produced."""
 
     question: tuple[int, ...]
@@ -19,7 +19,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PackedPrompt:
     """All ids before the answer; the first `head_tokens` are the same whatever is asked about this text."""
 
     ids: list[int]
@@ -27,9 +27,9 @@ class Prompt:
     dropped_turns: int = 0  # the oldest turns, left out because they no longer fit
 
 
-def build(
-    frame: Frame, head: Sequence[int], turns: Sequence[Turn], question: Sequence[int], *, room: int
-) -> Prompt:
+def build_prompt(
+    frame: Frame, head: Sequence[int], turns: Sequence[PromptTurn], question: Sequence[int], *, room: int
+) -> PackedPrompt:
     """System text, then `head` (the book), then the turns, then the question, in at most `room` ids.
 
     When they do not fit, the oldest turns go first and `dropped_turns` says how many. Raises ValueError when
@@ -39,11 +39,11 @@ def build(
     for dropped in range(len(turns) + 1):
         ids = [*start, *_conversation(frame, turns[dropped:], question)]
         if len(ids) <= room:
-            return Prompt(ids, len(start), dropped)
+            return PackedPrompt(ids, len(start), dropped)
     raise ValueError(f"the text and the question take {len(ids)} tokens, {room} are free")
 
 
-def _conversation(frame: Frame, turns: Sequence[Turn], question: Sequence[int]) -> list[int]:
+def _conversation(frame: Frame, turns: Sequence[PromptTurn], question: Sequence[int]) -> list[int]:
     ids: list[int] = []
     for turn in turns:
         ids += [*turn.question, *frame.ask, *turn.answer, *frame.bridge]

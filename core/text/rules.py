@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core.text.words import listed
+from core.text.words import listed_texts
 from core.text.words import translated as _
 
 
@@ -77,7 +77,7 @@ def number(low: float, high: float, *, auto: bool = False, unit: str = "") -> Ru
 
     def words() -> str:
         words = _("a number from {low:g} to {high:g}").format(low=low, high=high)
-        return listed((words, unit), "") if unit else words
+        return listed_texts((words, unit), "") if unit else words
 
     return Rule(words, parse, auto)
 
@@ -94,7 +94,7 @@ def whole(low: int, high: int, *, auto: bool = False, unit: str = "") -> Rule:
 
     def words() -> str:
         words = _("a whole number from {low:,} to {high:,}").format(low=low, high=high)
-        return listed((words, unit), "") if unit else words
+        return listed_texts((words, unit), "") if unit else words
 
     return Rule(words, parse, auto)
 

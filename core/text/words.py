@@ -3,7 +3,7 @@
 English stands in the code as it is shown; other languages are gettext catalogues of the same sentences
 (assets/locale). Values are put in afterwards, so that a sentence is one entry whatever it is filled with:
 `_("{title} was not opened.").format(title=title)`. What comes of that is a `Message`: it is sent and stored
-as its entry and its values (core.text.packing), and `told` where it is shown, in the language of whoever
+as its entry and its values (core.text.packing), and `localized` where it is shown, in the language of whoever
 looks.
 """
 
@@ -55,8 +55,8 @@ class Message(str):
     """What is said to a person: `template`, an entry of the catalogues (its English sentence), and the
     `values` that fill it, or None before that; of a counted entry also its English of `many` and the `count`.
 
-    As text it reads in the language at hand when it was made; `told` says it in another. Whatever takes a
-    string takes it: an error, a log, a template. Only core.text.packing knows how it travels and is kept.
+    As text it reads in the language at hand when it was made; `localized` says it in another. Whatever takes
+    a string takes it: an error, a log, a template. Only core.text.packing knows how it travels and is kept.
     """
 
     __slots__ = ("count", "many", "template", "values")
@@ -93,19 +93,19 @@ class Message(str):
         return self
 
 
-def told(text: str) -> str:
+def localized(text: str) -> str:
     """A message in the language at hand; other text (a title, what an older version kept) as it is."""
     if not isinstance(text, Message):
         return text
     return _filled(entry(text.template, text.many, text.count), text.values)
 
 
-def sentences(*said: str) -> Message:
+def joined_sentences(*said: str) -> Message:
     """Sentences one after the other, as one message."""
-    return listed(said, " ")
+    return listed_texts(said, " ")
 
 
-def listed(parts: Iterable[str], mark: str = ", ") -> Message:
+def listed_texts(parts: Iterable[str], mark: str = ", ") -> Message:
     """Messages and other texts with a mark between them, as one message."""
     values = {f"part{index}": _value(part) for index, part in enumerate(parts)}
     return Message(mark.join(f"{{{name}}}" for name in values), values)
@@ -132,7 +132,7 @@ def entry(template: str, many: str = "", count: int = 0) -> str:
 def _filled(sentence: str, values: Mapping[str, Value] | None) -> str:
     if values is None:
         return localised(sentence)
-    here = {name: told(value) if isinstance(value, Message) else value for name, value in values.items()}
+    here = {name: localized(value) if isinstance(value, Message) else value for name, value in values.items()}
     if _language.get() == "en":
         return sentence.format_map(here)
     filled = _FILLER.vformat(sentence, (), here)

@@ -16,7 +16,7 @@ _INK, _GRID, _PAPER = "#222222", "#dddddd", "#ffffff"
 _COLOURS = ("#b3541e", "#1f5f8b", "#3b7a3b", "#7a3b7a")
 
 
-def draw(history: Sequence[Mapping[str, Any]], path: Path) -> None:
+def draw_curves(history: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Two plots over `step`: the losses, and the agreement on texts kept apart. Replaces `path` whole."""
     picture = Image.new("RGB", _SIZE, _PAPER)
     pen = ImageDraw.Draw(picture)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 
 from core.training.network import DraftNetwork
-from core.training.shards import LAW_TEMPERATURES, Laws
+from core.training.shards import LAW_TEMPERATURES, TargetProbs
 
 _TINY = 1e-6
 _PIECE = 1024  # rows of logits held at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class DraftAgreement:
     """Means over tokens, within the draft's vocabulary. `overlap` at each of LAW_TEMPERATURES is the chance
     that a drafted token stands, sum of min(p, q), counted over the target's likeliest tokens only; `greedy`
     the share of tokens both find likeliest.
@@ -27,7 +27,7 @@ class Agreement:
     greedy: float
 
 
-def loss(network: DraftNetwork, laws: Laws, dice: torch.Generator) -> torch.Tensor:
+def loss(network: DraftNetwork, laws: TargetProbs, dice: torch.Generator) -> torch.Tensor:
     """Mean KL(target || draft) over all tokens, each at one of LAW_TEMPERATURES drawn by `dice`."""
     hidden = network(laws.ids).flatten(0, 1)
     choice = torch.randint(len(LAW_TEMPERATURES), hidden.shape[:1], generator=dice).to(hidden.device)
@@ -40,7 +40,7 @@ def loss(network: DraftNetwork, laws: Laws, dice: torch.Generator) -> torch.Tens
 
 
 @torch.no_grad()
-def agreement(network: DraftNetwork, laws: Laws) -> Agreement:
+def agreement(network: DraftNetwork, laws: TargetProbs) -> DraftAgreement:
     """How well the draft does on texts that it may not have seen."""
     hidden = network(laws.ids).flatten(0, 1)
     top = laws.top.flatten(0, 1)
@@ -53,7 +53,9 @@ def agreement(network: DraftNetwork, laws: Laws) -> Agreement:
         overlaps.append(float(torch.minimum(p, log_q.exp()).sum(-1).mean()))
         losses.append(float(_kl(p, p_rest, log_q)))
     best = torch.cat([network.logits(part).argmax(-1) for part in hidden.split(_PIECE)])
-    return Agreement(sum(losses) / len(losses), tuple(overlaps), float((best == top[:, 0]).float().mean()))
+    return DraftAgreement(
+        sum(losses) / len(losses), tuple(overlaps), float((best == top[:, 0]).float().mean())
+    )
 
 
 def _kl(p: torch.Tensor, p_rest: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:

@@ -44,7 +44,7 @@ class DraftNetwork(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """The last hidden states [batch, n, hidden], normalised, of ids [batch, n]; see `logits`."""
         n = ids.shape[1]
-        places = Places(n, self.sinks, self.window, self._rotation(n), ids.device)
+        places = SequencePositions(n, self.sinks, self.window, self._rotation(n), ids.device)
         x = F.embedding(ids, self.embedding)
         for layer in self.layers:
             x = layer(x, places)
@@ -65,7 +65,7 @@ class DraftNetwork(nn.Module):
         return self._rope[1]
 
 
-class Places:
+class SequencePositions:
     """Where a sequence's tokens stand: rotations, and who sees whom in blocks of `window` queries."""
 
     def __init__(self, n: int, sinks: int, window: int, rope: Rope, device: torch.device) -> None:
@@ -94,7 +94,7 @@ class DraftLayer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.hidden, eps=config.norm_eps)
         self.mlp = GatedMlp(config)
 
-    def forward(self, x: torch.Tensor, places: Places) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, places: SequencePositions) -> torch.Tensor:
         """x [batch, n, hidden] -> the same."""
         x = x + self.self_attn(self.input_layernorm(x), places)
         return x + self.mlp(self.post_attention_layernorm(x))
@@ -131,7 +131,7 @@ class WindowedAttention(nn.Module):
         self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if normed else None
         self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if normed else None
 
-    def forward(self, x: torch.Tensor, places: Places) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, places: SequencePositions) -> torch.Tensor:
         """x [batch, n, hidden] -> the same, before the residual."""
         batch, n, _ = x.shape
         q, k, v = (
@@ -144,7 +144,9 @@ class WindowedAttention(nn.Module):
         mixed = self._attend(q, k, v, places)
         return self.o_proj(mixed[:, :n].flatten(2))
 
-    def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, places: Places) -> torch.Tensor:
+    def _attend(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, places: SequencePositions
+    ) -> torch.Tensor:
         rotated_k = apply(k, *places.true)
         near_q, near_k = self._queries(apply(q, *places.true), places), self._near(rotated_k, places)
         far_q, far_k = self._queries(apply(q, *places.slot), places), _first(rotated_k, places.sinks)
@@ -161,7 +163,7 @@ class WindowedAttention(nn.Module):
         out = out.view(batch, blocks, self.kv_heads, places.window, -1, self.head_dim)
         return out.transpose(2, 3).reshape(batch, blocks * places.window, -1, self.head_dim)
 
-    def _queries(self, q: torch.Tensor, places: Places) -> torch.Tensor:
+    def _queries(self, q: torch.Tensor, places: SequencePositions) -> torch.Tensor:
         """[batch, n, heads, head_dim] -> [batch, blocks, kv_heads, window * group, head_dim]"""
         batch = q.shape[0]
         rows = _padded(q, places.blocks * places.window - q.shape[1]).view(
@@ -169,7 +171,7 @@ class WindowedAttention(nn.Module):
         )
         return rows.transpose(2, 3).reshape(batch, places.blocks, self.kv_heads, -1, self.head_dim)
 
-    def _near(self, k: torch.Tensor, places: Places) -> torch.Tensor:
+    def _near(self, k: torch.Tensor, places: SequencePositions) -> torch.Tensor:
         """[batch, n, kv_heads, head_dim] -> keys of the block before and of the block, [batch, blocks,
         kv_heads, 2 * window, head_dim]
         """

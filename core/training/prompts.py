@@ -14,7 +14,7 @@ from pathlib import Path
 from core.conversation.reading import ReadingStyle
 from core.documents import read_document
 from core.errors import UserError
-from core.text.prompt import build
+from core.text.prompt import build_prompt
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 
@@ -41,7 +41,7 @@ QUESTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class TrainingPrompt:
     """One row for the target: `ids` to read, then it writes at `temperature`. `follow_ups` are fed, in turn,
     when an answer ends.
     """
@@ -133,7 +133,7 @@ class Prompts:
             *(t for ids in (*self._requests, *self._questions) for t in ids),
         ]
 
-    def of_shard(self, number: int) -> list[Prompt]:
+    def of_shard(self, number: int) -> list[TrainingPrompt]:
         """The rows of one shard. The passages of shard 0 are in no other: it is for judging."""
         if number == 0:
             return [self._prompt(index, self._passages[index]) for index in range(self._rows)]
@@ -151,15 +151,15 @@ class Prompts:
         random.Random(f"{self._seed}/passages/{turn}").shuffle(order)
         return passages[order[place]]
 
-    def _prompt(self, index: int, passage: list[int]) -> Prompt:
+    def _prompt(self, index: int, passage: list[int]) -> TrainingPrompt:
         dice = random.Random(f"{self._seed}/prompt/{index}")
         if index % BARE == BARE - 1:
-            return Prompt(tuple(passage), dice.choice(TEMPERATURES[1:]), 1.0)
+            return TrainingPrompt(tuple(passage), dice.choice(TEMPERATURES[1:]), 1.0)
         questions = dice.sample(self._questions, len(self._questions))
         if dice.random() < _REQUESTS:
             questions = [dice.choice(self._requests), *questions]
-        fixed = len(build(self._frame, self._gap, (), questions[0], room=self._tokens).ids)
+        fixed = len(build_prompt(self._frame, self._gap, (), questions[0], room=self._tokens).ids)
         head = [*passage[: self._tokens - fixed], *self._gap]
-        ids = build(self._frame, head, (), questions[0], room=self._tokens).ids
+        ids = build_prompt(self._frame, head, (), questions[0], room=self._tokens).ids
         later = tuple((*self._frame.bridge, *question, *self._frame.ask) for question in questions[1:])
-        return Prompt(tuple(ids), dice.choice(TEMPERATURES), self._style.repetition_penalty, later)
+        return TrainingPrompt(tuple(ids), dice.choice(TEMPERATURES), self._style.repetition_penalty, later)

@@ -19,7 +19,7 @@ _MIXED = 4  # shards in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Laws:
+class TargetProbs:
     """Texts and what the target says after each of their tokens, over the draft's vocabulary alone,
     renormalised to it.
 
@@ -43,20 +43,22 @@ class Shards:
     def __contains__(self, number: int) -> bool:
         return self._path(number).is_file()
 
-    def save(self, number: int, laws: Laws) -> None:
+    def save(self, number: int, laws: TargetProbs) -> None:
         """Writes one shard under its name at the end only."""
         with whole_file(self._path(number)) as part:
-            save_file({field.name: getattr(laws, field.name) for field in fields(Laws)}, part)
+            save_file({field.name: getattr(laws, field.name) for field in fields(TargetProbs)}, part)
 
-    def load(self, number: int) -> Laws:
+    def load(self, number: int) -> TargetProbs:
         """One shard."""
-        return Laws(**load_file(self._path(number)))
+        return TargetProbs(**load_file(self._path(number)))
 
     def _path(self, number: int) -> Path:
         return self._folder / f"laws-{number:05}.safetensors"
 
 
-def batches(shards: Shards, numbers: Sequence[int], *, rows: int, seed: int, skip: int = 0) -> Iterator[Laws]:
+def batches(
+    shards: Shards, numbers: Sequence[int], *, rows: int, seed: int, skip: int = 0
+) -> Iterator[TargetProbs]:
     """One epoch: all rows of the shards in an order that `seed` gives, `rows` at a time, without the first
     `skip` batches.
 
@@ -66,14 +68,16 @@ def batches(shards: Shards, numbers: Sequence[int], *, rows: int, seed: int, ski
     order = [numbers[i] for i in torch.randperm(len(numbers), generator=dice)]
     done = 0
     for start in range(0, len(order), _MIXED):
-        laws = joined([shards.load(number) for number in order[start : start + _MIXED]])
+        laws = joined_shards([shards.load(number) for number in order[start : start + _MIXED]])
         shuffled = torch.randperm(len(laws.ids), generator=dice)
         for index in shuffled.split(rows):
             if done >= skip:
-                yield Laws(*(getattr(laws, field.name)[index] for field in fields(Laws)))
+                yield TargetProbs(*(getattr(laws, field.name)[index] for field in fields(TargetProbs)))
             done += 1
 
 
-def joined(parts: Sequence[Laws]) -> Laws:
+def joined_shards(parts: Sequence[TargetProbs]) -> TargetProbs:
     """Several shards as one."""
-    return Laws(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Laws)))
+    return TargetProbs(
+        *(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(TargetProbs))
+    )

@@ -14,8 +14,8 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
-from core.training.prompts import Prompt
-from core.training.shards import KEPT, LAW_TEMPERATURES, Laws
+from core.training.prompts import TrainingPrompt
+from core.training.shards import KEPT, LAW_TEMPERATURES, TargetProbs
 from core.training.target import in_transformers
 
 _PIECE = 1024  # rows of logits held at a time
@@ -40,7 +40,9 @@ class Teacher:
         self._head = self._output[torch.tensor(head_ids, device=device)].contiguous()
 
     @torch.inference_mode()
-    def write(self, prompts: Sequence[Prompt], *, new_tokens: int, seed: int) -> Iterator[float | Laws]:
+    def write(
+        self, prompts: Sequence[TrainingPrompt], *, new_tokens: int, seed: int
+    ) -> Iterator[float | TargetProbs]:
         """Reads the prompts (of one length), writes `new_tokens` behind each. Yields the share done, at last
         the Laws.
         """
@@ -61,10 +63,10 @@ class Teacher:
                 )
                 yield (step + 1) / (new_tokens + 1)
         ids = torch.tensor([row.ids for row in rows], dtype=torch.int32)
-        yield Laws(ids, *(torch.cat(part, dim=1).cpu() for part in zip(*pieces, strict=True)))
+        yield TargetProbs(ids, *(torch.cat(part, dim=1).cpu() for part in zip(*pieces, strict=True)))
 
     def _laws(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """top, logits and rest (see Laws) of hidden [rows, n, hidden]."""
+        """top, logits and rest (see TargetProbs) of hidden [rows, n, hidden]."""
         rows, n, _ = hidden.shape
         parts = [
             _compressed(F.linear(piece, self._head).float()) for piece in hidden.flatten(0, 1).split(_PIECE)
@@ -73,7 +75,7 @@ class Teacher:
 
 
 def _compressed(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """top, logits and rest (see Laws) of logits [n, head]."""
+    """top, logits and rest (see TargetProbs) of logits [n, head]."""
     top, index = logits.topk(min(KEPT, logits.shape[-1]), dim=-1)
     rest = []
     for temperature in LAW_TEMPERATURES:
@@ -107,7 +109,7 @@ class _Preallocated(DynamicLayer):
 class _Row:
     """One text as it grows: what the target draws, and between answers what the user says next."""
 
-    def __init__(self, prompt: Prompt, eos_ids: frozenset[int], seed: int) -> None:
+    def __init__(self, prompt: TrainingPrompt, eos_ids: frozenset[int], seed: int) -> None:
         self.ids = list(prompt.ids)
         self._prompt, self._eos_ids = prompt, eos_ids
         self._follow_ups = list(prompt.follow_ups)

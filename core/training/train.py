@@ -21,12 +21,12 @@ from core.model.loader import HEAD_IDS, GgufWeights, Weights, weights_in
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 from core.training.checkpoint import Workshop
-from core.training.curves import draw
+from core.training.curves import draw_curves
 from core.training.distillation import agreement, loss
 from core.training.network import DraftNetwork
 from core.training.prompts import Prompts, frequent_tokens, read_texts
 from core.training.recipe import Recipe
-from core.training.shards import Laws, Shards, batches
+from core.training.shards import Shards, TargetProbs, batches
 from core.training.teacher import Teacher
 
 _WARM_UP = 0.05  # of all steps
@@ -37,7 +37,7 @@ _APART = 1_000_003  # seeds of different runs do not meet
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TrainingDevice:
     """Where it computes. `dtype` is that of the target; the draft trains in float32, with products in
     bfloat16 where the target has it.
     """
@@ -46,10 +46,10 @@ class Site:
     dtype: torch.dtype
 
 
-def site(device: str, dtype: str, *, threads: int) -> Site:
+def site(device: str, dtype: str, *, threads: int) -> TrainingDevice:
     """The site that a plan names."""
     torch.set_num_threads(threads)
-    return Site(torch.device(device), getattr(torch, dtype))
+    return TrainingDevice(torch.device(device), getattr(torch, dtype))
 
 
 def train(
@@ -59,7 +59,7 @@ def train(
     style: ReadingStyle,
     *,
     out: Path,
-    site: Site,
+    site: TrainingDevice,
     report: Progress,
     every: int = 20,
     start: Path | None = None,
@@ -95,7 +95,8 @@ def train(
     if (state := workshop.load_state(site.device)) is not None:
         learner.load(state)
     judged = _moved(
-        Laws(*(getattr(shards.load(0), field.name)[:_JUDGED_ROWS] for field in fields(Laws))), site.device
+        TargetProbs(*(getattr(shards.load(0), field.name)[:_JUDGED_ROWS] for field in fields(TargetProbs))),
+        site.device,
     )
     target_config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     stage = _("Step {step} of {steps}, loss {loss:.3f}")
@@ -107,7 +108,7 @@ def train(
             learner.judge(judged)
             workshop.save_state(learner.state())
             workshop.export(network, head_ids, target_config, recipe)
-            draw(learner.history, workshop.out / "curves.png")
+            draw_curves(learner.history, workshop.out / "curves.png")
     return out
 
 
@@ -116,7 +117,7 @@ class Learner:
     seed and the step.
     """
 
-    def __init__(self, recipe: Recipe, network: DraftNetwork, site: Site) -> None:
+    def __init__(self, recipe: Recipe, network: DraftNetwork, site: TrainingDevice) -> None:
         self.step = 0
         self.losses: list[float] = []  # since the last judgement
         self.history: list[dict[str, Any]] = []
@@ -125,7 +126,7 @@ class Learner:
             network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
         )
 
-    def learn(self, laws: Laws) -> None:
+    def learn(self, laws: TargetProbs) -> None:
         """One optimiser step."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._recipe.learning_rate * _share(self.step, self._recipe.steps)
@@ -142,7 +143,7 @@ class Learner:
         self.step += 1
         self.losses.append(float(value.detach()))
 
-    def judge(self, laws: Laws) -> None:
+    def judge(self, laws: TargetProbs) -> None:
         """A point for the curves."""
         mean = sum(self.losses) / len(self.losses)
         self.history.append(
@@ -179,7 +180,7 @@ def _teach(
             seed=recipe.seed + number * recipe.shard_rows,
         )
         for step in steps:
-            if isinstance(step, Laws):
+            if isinstance(step, TargetProbs):
                 shards.save(number, step)
             else:
                 report(_("The target reads and writes"), (done + step) / len(missing))
@@ -228,7 +229,7 @@ def _network(
     )
 
 
-def _remaining(recipe: Recipe, shards: Shards, step: int) -> Iterator[Laws]:
+def _remaining(recipe: Recipe, shards: Shards, step: int) -> Iterator[TargetProbs]:
     """The batches from `step` to the end of the last epoch."""
     per_epoch = recipe.steps_per_epoch
     for epoch in range(step // per_epoch, recipe.epochs):
@@ -246,5 +247,5 @@ def _share(step: int, total: int) -> float:
     return _LEAST + (1 - _LEAST) * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm))) / 2
 
 
-def _moved(laws: Laws, device: torch.device) -> Laws:
-    return Laws(*(getattr(laws, field.name).to(device) for field in fields(Laws)))
+def _moved(laws: TargetProbs, device: torch.device) -> TargetProbs:
+    return TargetProbs(*(getattr(laws, field.name).to(device) for field in fields(TargetProbs)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.config import Settings
 from core.planning import costs
 from core.planning.plan import Plan
-from core.planning.tuned import Times, between
+from core.planning.tuned import Times, interpolated_ms
 
 BUDGET_STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the plan's budget
 CHUNKS = (4, 8, 16)
@@ -24,7 +24,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredPasses:
     """Passes in milliseconds by rows, those of the middle level by budget; acceptance p by selection and q of
     level 0.
     """
@@ -37,7 +37,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TunedChoice:
     """A selection with its best draft lengths."""
 
     selection: Selection
@@ -70,16 +70,16 @@ def candidates(plan: Plan, settings: Settings) -> list[Selection]:
     )
 
 
-def choose(measured: Measured, settings: Settings) -> Choice:
+def choose_tuning(measured: MeasuredPasses, settings: Settings) -> TunedChoice:
     """The selection and lengths with which a token should take least. A length of the user's stays."""
     options = [
-        Choice(selection, _lengths(measured, selection, settings))
+        TunedChoice(selection, _lengths(measured, selection, settings))
         for selection in sorted(measured.acceptance)
     ]
     return min(options, key=lambda one: one.lengths.tbt_s)
 
 
-def _lengths(measured: Measured, selection: Selection, settings: Settings) -> costs.Speculation:
+def _lengths(measured: MeasuredPasses, selection: Selection, settings: Settings) -> costs.Speculation:
     middle = measured.middle_ms[selection.budget]
     return costs.best_speculation(
         _seconds(measured.verify_ms, settings.gamma or costs.MAX_GAMMA),
@@ -94,7 +94,7 @@ def _lengths(measured: Measured, selection: Selection, settings: Settings) -> co
 
 def _seconds(times: Times, longest: int) -> list[float]:
     """For passes of 1 row to one more than the longest draft."""
-    return [between(times, rows) / 1e3 for rows in range(1, longest + 2)]
+    return [interpolated_ms(times, rows) / 1e3 for rows in range(1, longest + 2)]
 
 
 def level_zero(levels: Sequence[str], middle_gamma: int) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from core.ask import Params
-from core.cache.query_recorder import Head, Looking
+from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.conversation.asking import asked_of_text
 from core.conversation.reading import ReadingStyle
 from core.decoding.context import Context
@@ -45,10 +45,10 @@ THINGS = ("candles", "ropes", "melons", "lanterns", "saddles", "kettles", "violi
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedHeads:
     """The heads that are kept, the best first, and of how many questions each found the sentence."""
 
-    heads: tuple[Head, ...]
+    heads: tuple[AttentionHead, ...]
     right: tuple[int, ...]
     questions: int
 
@@ -62,13 +62,13 @@ def find_heads(
     report: Progress = lambda stage, share: None,
     sections: int = SECTIONS,
     section_tokens: int = SECTION_TOKENS,
-) -> Found:
+) -> RankedHeads:
     """Reads `text` in READS stretches and asks for what was planted in each section. None is kept where no
     head finds half of it, or the text is too short.
     """
     config = engine.model.config
-    heads = [Head(layer, head) for layer in range(config.layers) for head in range(config.heads)]
-    looking = Looking(heads, group=config.heads // config.kv_heads)
+    heads = [AttentionHead(layer, head) for layer in range(config.layers) for head in range(config.heads)]
+    looking = QueryRecorder(heads, group=config.heads // config.kv_heads)
     right, asked = torch.zeros(len(heads), dtype=torch.long), 0
     for number, paragraphs in enumerate(_stretches(tokenizer, text, sections * section_tokens)):
         read = _Read(tokenizer, style, paragraphs, number, sections)
@@ -82,12 +82,12 @@ def find_heads(
     return _chosen(heads, right.tolist(), asked)
 
 
-def _chosen(heads: Sequence[Head], right: Sequence[int], asked: int) -> Found:
+def _chosen(heads: Sequence[AttentionHead], right: Sequence[int], asked: int) -> RankedHeads:
     best = max(right, default=0)
     least = max(LEAST_FOUND * asked, NEAR_BEST * best, 1)
     order = sorted(range(len(heads)), key=lambda at: (-right[at], heads[at]))
     kept = [at for at in order[:MOST_HEADS] if right[at] >= least]
-    return Found(tuple(heads[at] for at in kept), tuple(right[at] for at in kept), asked)
+    return RankedHeads(tuple(heads[at] for at in kept), tuple(right[at] for at in kept), asked)
 
 
 class _Read:
@@ -142,7 +142,11 @@ def _stretches(tokenizer: Tokenizer, text: str, tokens: int) -> list[list[str]]:
 
 
 def _masses(
-    engine: Engine, context: Context, looking: Looking, read: _Read, question: tuple[list[int], int, int]
+    engine: Engine,
+    context: Context,
+    looking: QueryRecorder,
+    read: _Read,
+    question: tuple[list[int], int, int],
 ) -> torch.Tensor:
     """What each head spends on each section while the question is read: [heads, sections]."""
     asked, first, last = question

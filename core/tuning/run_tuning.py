@@ -30,13 +30,13 @@ from core.model.store.manifest import fingerprint
 from core.model.store.untrusted import written_safely
 from core.paths import ROOT
 from core.planning import stored_facts
-from core.planning.offers import Choice, choose, plan_for
+from core.planning.offers import PlannedModel, choose_model, plan_model
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
 from core.text.words import translated as _
-from core.tuning.heads import Found, find_heads
+from core.tuning.heads import RankedHeads, find_heads
 from core.tuning.tuner import Outcome, Tuner
 
 BUSY = 0.25  # of the processors; times taken beside other work say little
@@ -48,7 +48,7 @@ LEAST_TEMPERATURE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class TuningRecord:
     """What became of it: the file that holds the values now, or None; `dropped`: older values were not the
     faster ones either.
 
@@ -60,23 +60,23 @@ class Stored:
     file: Path | None
     dropped: bool
     busy: float = 0.0
-    heads: Found | None = None
+    heads: RankedHeads | None = None
 
 
-def tune(
+def run_tuning(
     settings: Settings,
     *,
     report: Progress,
     books: Sequence[Path] = (),
     clock: Callable[[], float] = time.perf_counter,
-) -> Stored:
+) -> TuningRecord:
     """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it
     was. Raises UserError.
     """
     report(_("Looking at this machine"), None)
     busy = psutil.cpu_percent(interval=LOOK_S) / 100
     machine = probe(paths.data_dir())  # what an earlier run found must not count as the default
-    choice = choose(machine, settings, is_downloaded=is_downloaded)
+    choice = choose_model(machine, settings, is_downloaded=is_downloaded)
     rounded = choice.plan.weights_format if choice.plan.weights_kernel == "codes" else ""
     folder = model_folder(choice.entry, report, weights=rounded)
     draft = model_folder(choice.draft, report) if choice.draft else None
@@ -102,11 +102,11 @@ def tune(
     return replace(stored(outcome, paths.data_dir(), busy=busy), heads=heads)
 
 
-def _replanned(machine: Hardware, settings: Settings, choice: Choice, tuned: Tuned) -> Plan:
+def _replanned(machine: Hardware, settings: Settings, choice: PlannedModel, tuned: Tuned) -> Plan:
     """The plan that the planner will make with these values; the chosen one where they do not fit."""
     same = replace(settings, context_tokens=choice.plan.context_tokens)
     try:
-        return plan_for(machine, same, choice.entry, known=stored_facts.Known((tuned,))).plan
+        return plan_model(machine, same, choice.entry, known=stored_facts.StoredFacts((tuned,))).plan
     except PlanError:
         return choice.plan
 
@@ -118,7 +118,7 @@ def _labels(machine: Hardware, folder: Path) -> Callable[..., Tuned]:
         machine=machine_of(machine),
         folder=str(folder),
         fingerprint=fingerprint(folder),
-        version=stored_facts.version(),
+        version=stored_facts.tuning_version(),
         date=date.today().isoformat(),
     )
 
@@ -128,15 +128,15 @@ def _prompt(tokenizer: Tokenizer, style: ReadingStyle, texts: Sequence[str]) -> 
     return [*tokenizer.frame(style.system).opening, *tokenizer.encode("\n\n".join(texts))]
 
 
-def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> Stored:
+def stored(outcome: Outcome, data_folder: Path, *, busy: float = 0.0) -> TuningRecord:
     """Keeps the values when they won the race; when they lost, what an earlier run kept goes too. On a busy
     machine all stays as it was.
     """
     if busy > BUSY:
-        return Stored(outcome, None, False, busy)
+        return TuningRecord(outcome, None, False, busy)
     if outcome.kept:
-        return Stored(outcome, stored_facts.keep(data_folder, outcome.tuned), False)
-    return Stored(outcome, None, stored_facts.forget(data_folder, outcome.tuned))
+        return TuningRecord(outcome, stored_facts.store_tuned(data_folder, outcome.tuned), False)
+    return TuningRecord(outcome, None, stored_facts.forget_tuned(data_folder, outcome.tuned))
 
 
 def _params(settings: Settings, style: ReadingStyle) -> Params:
@@ -150,7 +150,7 @@ def _params(settings: Settings, style: ReadingStyle) -> Params:
     return Params(**given, seed=settings.seed or 0, mode="triforce")
 
 
-def to_json(done: Stored) -> dict[str, Any]:
+def tuning_json(done: TuningRecord) -> dict[str, Any]:
     """Plain values of everything that was measured and decided."""
     outcome, measured = done.outcome, done.outcome.measured
     return {
@@ -182,7 +182,7 @@ def _timed(value: object) -> object:
     return None if value == math.inf else value
 
 
-def report_text(done: Stored) -> str:
+def report_text(done: TuningRecord) -> str:
     """The end report: before and after, and what was kept."""
     rows = "\n".join(f"  {name:<34}{before:>16}{after:>16}" for name, before, after in _rows(done.outcome))
     return "\n\n".join(filter(None, (_headline(done.outcome), rows, _verdict(done), _looks(done.heads))))
@@ -229,7 +229,7 @@ def _ms(taken: float) -> str:
     return f"{taken:.1f} ms" if math.isfinite(taken) else "–"
 
 
-def _looks(found: Found | None) -> str:
+def _looks(found: RankedHeads | None) -> str:
     if found is None:
         return ""
     if not found.heads:
@@ -241,7 +241,7 @@ def _looks(found: Found | None) -> str:
     return said.format(heads=heads, share=found.right[0] / found.questions)
 
 
-def _verdict(done: Stored) -> str:
+def _verdict(done: TuningRecord) -> str:
     if done.busy > BUSY:
         return _(
             "Other programs took {share:.0%} of the processors, so these times say little and nothing is "

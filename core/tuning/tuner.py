@@ -20,7 +20,7 @@ from core.config import Settings
 from core.decoding import forced
 from core.decoding.context import Context
 from core.decoding.decoder import Round
-from core.decoding.forced import Expected, Lane, Watch
+from core.decoding.forced import ExpectedTokens, RetrievalLane, SourceStandIn
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Engine
@@ -30,11 +30,11 @@ from core.planning import costs
 from core.planning.plan import Plan
 from core.planning.tuned import Times, Tuned
 from core.text.words import translated as _
-from core.tuning.choice import Choice, Measured, Selection, candidates, choose, level_zero
+from core.tuning.choice import MeasuredPasses, Selection, TunedChoice, candidates, choose_tuning, level_zero
 from core.tuning.passes import MIDDLE_ROWS, PASSES_SHARE, TimeLimit, draft_ms, pass_times, verify_times
 
 if TYPE_CHECKING:
-    from core.assembly.engines import Bench
+    from core.assembly.engines import TuningBench
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Outcome:
     default: Plan
     chosen: Plan
     tuned: Tuned
-    measured: Measured
+    measured: MeasuredPasses
     read_tokens: int
     default_tbt_ms: float
     chosen_tbt_ms: float
@@ -87,7 +87,7 @@ class Tuner:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: TuningBench,
         plan: Plan,
         settings: Settings,
         params: Params,
@@ -116,14 +116,14 @@ class Tuner:
             )
             acceptance, middle_ms = self._forced(engine.model, context, [*prompt, *answer], len(prompt))
             self._report(_("Passes over a full context"), FORCED_SHARE)
-            measured = Measured(
+            measured = MeasuredPasses(
                 verify_ms=verify_times(engine.model, context.cache, self._plan.context_tokens, self._limit),
                 middle_ms=middle_ms,
                 draft_ms=draft_ms(self._bench.draft_pass, self._limit) if self._bench.draft_pass else 0.0,
                 acceptance=acceptance,
                 draft_acceptance=level_zero(levels, self._plan.middle_gamma) or costs.ACCEPTANCE_NGRAM,
             )
-            choice = choose(measured, self._settings)
+            choice = choose_tuning(measured, self._settings)
             tuned = self._tuned(choice, measured)
             default_ms, chosen_ms, plain_ms = self._race(self._replan(tuned), context, prompt)
         tuned = replace(
@@ -215,7 +215,7 @@ class Tuner:
                 forced.select_first(
                     model, context.cache, ids[:start], lanes, chunk_tokens=self._plan.prefill_chunk_tokens
                 )
-                found = forced.run(
+                found = forced.force(
                     model,
                     context.cache,
                     ids,
@@ -247,7 +247,7 @@ class Tuner:
         drafts = itertools.count(1)
         return lambda: next(drafts) < LEAST_DRAFTS or self._limit.used() < FORCED_SHARE
 
-    def _with_prior(self, found: Expected) -> float:
+    def _with_prior(self, found: ExpectedTokens) -> float:
         """An answer cut short would otherwise say that everything is accepted, or nothing."""
         return (found.accepted + PRIOR_TOKENS * self._plan.assumed_acceptance) / (
             found.evaluated + PRIOR_TOKENS
@@ -266,14 +266,14 @@ class Tuner:
             group.append(selection)
         yield group
 
-    def _lane(self, source: TargetKVCache, selection: Selection) -> Lane:
+    def _lane(self, source: TargetKVCache, selection: Selection) -> RetrievalLane:
         cache = RetrievalKVCache(
             source, budget=selection.budget, chunk=selection.chunk, tail_tokens=LANE_TAIL
         )
-        watch = Watch()
-        return Lane(cache, RetrievalRefresh(watch, cache), watch)
+        watch = SourceStandIn()
+        return RetrievalLane(cache, RetrievalRefresh(watch, cache), watch)
 
-    def _tuned(self, choice: Choice, measured: Measured) -> Tuned:
+    def _tuned(self, choice: TunedChoice, measured: MeasuredPasses) -> Tuned:
         plan, selection = self._plan, choice.selection
         return self._label(
             model=plan.model,

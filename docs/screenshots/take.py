@@ -24,8 +24,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 FOLDER = Path(__file__).resolve().parent
 REPO = FOLDER.parents[1]
 START = (
-    "import sys; from app.server.main import run; from core.config import load_settings\n"
-    "sys.exit(run(load_settings(None, {'port': 0, 'seed': 7, 'read_whole_s': 5}), False))"
+    "import sys; from app.server.main import run_app; from core.config import load_settings\n"
+    "sys.exit(run_app(load_settings(None, {'port': 0, 'seed': 7, 'read_whole_s': 5}), False))"
 )
 FLAGS = (
     "--no-sandbox",

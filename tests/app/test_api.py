@@ -11,8 +11,8 @@ import httpx
 import openai
 import pytest
 
-from app.api.answering import MOST_WAITING, Answering, Answers
-from app.api.request import wanted
+from app.api.answering import MOST_WAITING, Answering, ApiAnswers
+from app.api.request import parse_request
 from core.config import Settings
 from tests.support.api_client import BOOK, ask, post
 from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
@@ -158,7 +158,7 @@ SENT = [
 
 def put(messages: list[dict], names: dict[str, str] | None = None, book=None):
     body = json.dumps({"model": "m", "messages": messages}).encode()
-    return wanted(body, names or {"m": ""}, lambda _id: book).ask
+    return parse_request(body, names or {"m": ""}, lambda _id: book).ask
 
 
 @pytest.mark.parametrize("messages", SENT)
@@ -262,8 +262,10 @@ def test_a_client_that_goes_away_while_it_waits_is_never_answered(address, key, 
 
 
 def test_eight_at_once_are_answered_and_the_ninth_is_told_to_come_back(address, key, engine, monkeypatch):
-    begun, begin = [], Answers.begin
-    monkeypatch.setattr(Answers, "begin", lambda self, asked: begun.append(begin(self, asked)) or begun[-1])
+    begun, begin = [], ApiAnswers.begin
+    monkeypatch.setattr(
+        ApiAnswers, "begin", lambda self, asked: begun.append(begin(self, asked)) or begun[-1]
+    )
     engine.pace = 0.3
     body = {"model": BOOK, "messages": ask()}
     with ThreadPoolExecutor(MOST_WAITING) as pool:

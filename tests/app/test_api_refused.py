@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from app.api.key import ApiKey
-from app.api.request import ApiError, model_names, wanted
+from app.api.request import ApiError, model_names, parse_request
 from app.api.routes import MOST_BYTES
 from app.store.library import BookEntry
 from tests.support.api_client import BOOK, ask, post
@@ -85,9 +85,9 @@ def test_a_book_that_has_gone_meanwhile_is_no_model(book):
 
     body = json.dumps({"model": "m@b", "messages": ask()}).encode()
     with pytest.raises(ApiError, match="no longer") as caught:
-        wanted(body, {"m@b": "a" * 64}, gone)
+        parse_request(body, {"m@b": "a" * 64}, gone)
     assert caught.value.status == 404
-    assert wanted(body, {"m@b": "a" * 64}, lambda _id: replace(book, title="x")).ask.params["seed"] > 0
+    assert parse_request(body, {"m@b": "a" * 64}, lambda _id: replace(book, title="x")).ask.params["seed"] > 0
 
 
 def test_a_key_is_shown_once_kept_as_a_digest_and_can_be_renewed(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.host.keep_awake import Helper, Vigil, WindowsState, inhibitor
+from app.host.keep_awake import Helper, KeepAwake, WindowsState, inhibitor
 from tests.support.fake_runtime import wait_until
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="the helpers are programs of Linux and macOS")
@@ -32,7 +32,7 @@ class Fake:
 
 def test_it_is_held_once_while_there_is_work_and_released_after():
     fake, work = Fake(), [False]
-    vigil = Vigil(lambda: work[0], lambda: fake)
+    vigil = KeepAwake(lambda: work[0], lambda: fake)
     for now in (True, True, False, False, True):
         work[0] = now
         vigil.look()
@@ -43,7 +43,7 @@ def test_it_is_held_once_while_there_is_work_and_released_after():
 
 def test_a_system_that_refuses_is_asked_once_and_said(caplog):
     fake = Fake(can=False)
-    vigil = Vigil(lambda: True, lambda: fake)
+    vigil = KeepAwake(lambda: True, lambda: fake)
     for _ in range(5):
         vigil.look()
         time.sleep(0.01)
@@ -52,7 +52,7 @@ def test_a_system_that_refuses_is_asked_once_and_said(caplog):
 
 
 def test_a_system_without_any_way_is_said_once(caplog):
-    vigil = Vigil(lambda: True, lambda: None)
+    vigil = KeepAwake(lambda: True, lambda: None)
     vigil.look()
     vigil.close()
     assert caplog.text.count("keeps the computer awake") == 1
@@ -152,15 +152,15 @@ def test_the_desk_is_at_work_while_it_answers_and_not_before_or_after(opened):
 def test_reading_a_file_and_a_download_are_work_and_waiting_for_a_password_is_not(desk, tmp_path):
     from dataclasses import replace
 
-    from app.desk.values import Opening
-    from app.models.catalogue import Fetching
+    from app.desk.values import ImportedFile
+    from app.models.catalogue import Transfer
 
-    desk.store.update(opening=Opening(tmp_path / "x", "x"))
+    desk.store.update(opening=ImportedFile(tmp_path / "x", "x"))
     assert desk.at_work
     desk.store.update(opening=replace(desk.state.opening, locked=True))
     assert not desk.at_work
     desk.store.update(opening=None)
-    desk.models.fetching = Fetching("m")
+    desk.models.fetching = Transfer("m")
     assert desk.at_work
-    desk.models.fetching = Fetching("m", state="paused")
+    desk.models.fetching = Transfer("m", state="paused")
     assert not desk.at_work

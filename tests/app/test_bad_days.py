@@ -16,7 +16,7 @@ from app.engine.process import log_path
 from app.host.secrets import Keys
 from app.store.history import History
 from app.web.page import Page
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.events import Delta, Failed, Finished, Prefill
 from tests.support.fake_runtime import ANSWER, wait_until
@@ -36,12 +36,12 @@ def runtime(monkeypatch):
 @POSIX
 @pytest.mark.wide
 def test_an_engine_killed_in_prefill_costs_one_answer(runtime):
-    events = runtime.ask(Ask("one", book=BOOK, conversation_id="c"))
+    events = runtime.ask(Request("one", book=BOOK, conversation_id="c"))
     next(event for event in events if isinstance(event, Prefill))
     os.kill(runtime.pid, signal.SIGKILL)
     rest = list(events)
     assert isinstance(rest[-1], Failed) and "nothing of the conversation is lost" in rest[-1].message
-    assert isinstance(last(runtime.ask(Ask("two", book=BOOK, conversation_id="c"))), Finished)
+    assert isinstance(last(runtime.ask(Request("two", book=BOOK, conversation_id="c"))), Finished)
 
 
 def test_a_disk_that_fills_up_while_a_reading_is_stored_costs_no_answer(runtime, monkeypatch):
@@ -51,8 +51,8 @@ def test_a_disk_that_fills_up_while_a_reading_is_stored_costs_no_answer(runtime,
     runtime.start()
     wait_until(lambda: runtime.stored, 60.0)  # nothing yet, and that was stored
     engine, before = runtime.pid, runtime.stored
-    ended = [last(runtime.ask(Ask("one", book=BOOK, conversation_id="c")))]
-    ended.append(last(runtime.ask(Ask("two", book=BOOK, conversation_id="c"))))
+    ended = [last(runtime.ask(Request("one", book=BOOK, conversation_id="c")))]
+    ended.append(last(runtime.ask(Request("two", book=BOOK, conversation_id="c"))))
     assert [one.text for one in ended] == ["You asked 'one'.", "You asked 'two'."]
     runtime.save(3600.0)
     assert (runtime.pid, runtime.stored) == (engine, before)
@@ -63,7 +63,7 @@ def test_a_disk_that_fills_up_while_a_reading_is_stored_costs_no_answer(runtime,
 @pytest.mark.wide
 def test_an_answer_goes_on_after_a_sleep(runtime):
     """All processes stand still and the pipes stay: what a sleep is to them."""
-    events = runtime.ask(Ask("one", book=BOOK, conversation_id="c"))
+    events = runtime.ask(Request("one", book=BOOK, conversation_id="c"))
     before = next(event for event in events if isinstance(event, Delta))
     os.kill(runtime.pid, signal.SIGSTOP)
     time.sleep(1.0)

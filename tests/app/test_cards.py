@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.desk.book_cards import AGAIN_S, BookCards
+from app.desk.book_cards import AGAIN_S, BookEstimates
 from core.errors import UserError
 from tests.support.desks import card
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -37,7 +37,7 @@ def failing() -> Failing:
 def test_a_card_that_failed_is_asked_for_again(failing, book, broken, how):
     """One bad moment of the engine must not hide for good how the book fits; nor may every look ask anew."""
     now, failing.broken = [0.0], broken
-    cards = BookCards(failing, lambda: None, clock=lambda: now[0])
+    cards = BookEstimates(failing, lambda: None, clock=lambda: now[0])
     wait_until(lambda: cards.of(book) is not None)
     assert cards.of(book).get("notes", []) == ([str(broken)] if isinstance(broken, UserError) else [])
     for _ in range(20):
@@ -57,7 +57,7 @@ def test_a_card_that_failed_is_asked_for_again(failing, book, broken, how):
 def test_a_book_with_another_text_is_asked_about_anew(failing, book):
     """It was read again with OCR."""
     failing.broken = None
-    cards = BookCards(failing, lambda: None)
+    cards = BookEstimates(failing, lambda: None)
     wait_until(lambda: cards.of(book))
     longer = replace(book, text=book.text + " And so on.")
     assert cards.of(longer) is None

@@ -9,7 +9,7 @@ import pytest
 from app.web.citations import Citations
 from app.web.regions import answer_html
 from core.documents.document import Document, Section
-from core.evidence.passages import sentences
+from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
 
 FILLER = " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(40)) + "\n\n"
@@ -114,7 +114,7 @@ def test_a_growing_answer_is_looked_up_once_a_sentence(monkeypatch):
     monkeypatch.undo()
     begins = len(text) - len(text.lstrip())
     for end in range(0, len(text) + 1, 7):
-        spans = sentences(text[:end], begins, end)[:-1]
+        spans = sentence_spans(text[:end], begins, end)[:-1]
         whole = citations(text[begins : spans[-1][1]], of).citations if spans else ()
         assert found[end] == tuple(replace(one, start=one.start + 2, end=one.end + 2) for one in whole), end
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from app.cli import parser
-from app.server.main import api_key
+from app.server.main import data_folder_key
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SCRIPT = REPO / "tests" / "support" / "scripted_worker.py"
@@ -278,7 +278,7 @@ def test_a_new_key_for_other_programs_is_said_once(home: Path, capsys: pytest.Ca
     """The file tells nobody what it was."""
     assert parser.main(["api-key"]) == 0
     key = capsys.readouterr().out.strip()
-    assert len(key) > 40 and api_key().fits(key) and key not in (home / "api.key").read_text()
+    assert len(key) > 40 and data_folder_key().fits(key) and key not in (home / "api.key").read_text()
 
 
 def test_snapshots_are_counted_and_cleared(home: Path, capsys: pytest.CaptureFixture[str]):

@@ -18,15 +18,15 @@ from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.store import discovery
-from core.model.store.catalogue import EMBEDDED, load
+from core.model.store.catalogue import EMBEDDED, load_catalogue
 from core.model.store.discovery import found_below
-from core.model.store.manifest import finish
+from core.model.store.manifest import write_manifest
 from core.text.words import in_language
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 
-SMALL = load()["Qwen3-0.6B-Q8_0"]
+SMALL = load_catalogue()["Qwen3-0.6B-Q8_0"]
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def downloaded(home, desk) -> Path:
     folder = home / "models" / SMALL.name
     folder.mkdir(parents=True)
     write_gguf(folder / SMALL.file, wide(), "Q8_0")
-    finish(folder, repo=SMALL.repo)
+    write_manifest(folder, repo=SMALL.repo)
     desk.models.look_again()
     return folder
 

@@ -11,7 +11,7 @@ from app.web.citations import Citations
 from app.web.page import Page
 from app.web.streaming_text import LiveText
 from core.documents.document import Document, Section
-from core.events import Looked, Piece
+from core.events import AttentionEvidence, Piece
 
 FACT = "Ogilvy, the astronomer, lived at Ottershaw and watched the planet every night.\n\n"
 FILLER = " ".join(f"The keeper counted sheep number {at} upon the quiet hill." for at in range(40))
@@ -65,7 +65,7 @@ def test_an_answer_without_any_evidence_says_so(talking, answer: str, line: str 
 def test_where_no_sentence_has_a_place_the_passages_near_the_question_unfold(talking):
     """By its words, and where the model looked when it had read them."""
     desk, say = talking
-    look = Looked(None, ((desk.books.current.text.index(FILLER[:20]), 0.9), (0, 0.1)))
+    look = AttentionEvidence(None, ((desk.books.current.text.index(FILLER[:20]), 0.9), (0, 0.1)))
     say("Where did the astronomer live?", "He liked jazz.")
     html = " ".join("".join(Page(desk).render()["turns"]).split())
     assert "<summary>Evidence: no place in the book was found for its 1 sentence.</summary>" in html
@@ -153,7 +153,7 @@ def test_a_look_that_comes_late_moves_the_mark_that_stands(talking):
     growing = LiveText()
     pieces = (Piece(text, "target"),)
     before = growing.blocks(pieces, len(text), citations.so_far(text, desk.books.current))
-    look = [Looked(0, ((0, 0.9),))]
+    look = [AttentionEvidence(0, ((0, 0.9),))]
     after = growing.blocks(pieces, len(text), citations.so_far(text, desk.books.current, looked=look))
     assert "sign-nothing" in before[0] and "data-offset" not in before[0]
     assert 'data-offset="0"' in after[0] and len(after) == 2

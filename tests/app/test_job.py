@@ -9,21 +9,21 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.desk.answer_job import Job, Snapshot
+from app.desk.answer_job import AnswerJob, Snapshot
 from app.store.history import History
 from core.events import (
+    AttentionEvidence,
     DecodingStarted,
     Delta,
     Failed,
     Finished,
-    Looked,
     Piece,
     Prefill,
-    Reading,
+    ReadingStep,
     RoundStats,
-    Stand,
-    Standing,
+    SourceSpan,
     Stats,
+    SummaryDraft,
 )
 from core.wire import unpack_looked
 
@@ -41,11 +41,11 @@ def history(tmp_path) -> History:
     return History(tmp_path / "talks.db")
 
 
-def played(history: History, *events) -> tuple[Job, list]:
+def played(history: History, *events) -> tuple[AnswerJob, list]:
     """The job after all events, and the text that stood there after each."""
     seen: list[str] = []
     talk = history.create("book").id
-    job = Job(iter(events), history, talk, changed=lambda: seen.append(job.snapshot.text))
+    job = AnswerJob(iter(events), history, talk, changed=lambda: seen.append(job.snapshot.text))
     job.start()
     assert job.join(10)
     return job, seen
@@ -55,18 +55,18 @@ def test_the_figures_are_those_of_all_stretches_while_they_come(history):
     """The panel showed the last stretch alone. A text that is there at once was decoded before."""
     counted = []
     events = (
-        Reading(1, 2, "One", "part summary"),
+        ReadingStep(1, 2, "One", "part summary"),
         STARTED,
         said("The keeper rowed."),
-        Reading(1, 2, "One", "part summary", attempt=2),
+        ReadingStep(1, 2, "One", "part summary", attempt=2),
         said("The keeper rowed.", ""),
-        Reading(1, 1, "the whole book", "whole summary"),
+        ReadingStep(1, 1, "the whole book", "whole summary"),
         STARTED,
         said("He rowed.", "draft", 2),
         Finished("stop", "He rowed.", replace(STATS, new_tokens=5)),
     )
     talk, hours = history.create("book").id, itertools.count()
-    job = Job(
+    job = AnswerJob(
         iter(events),
         history,
         talk,
@@ -94,14 +94,14 @@ def test_the_end_brings_its_colours_whatever_was_streamed_before_it(history):
 def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
     job, _ = played(
         history,
-        Reading(1, 2, "One", "part summary"),
+        ReadingStep(1, 2, "One", "part summary"),
         Prefill(9, 9, 1.0),
         said("A pirate."),
-        Reading(1, 2, "One", "part summary", attempt=2),
+        ReadingStep(1, 2, "One", "part summary", attempt=2),
         said("The keeper rowed."),
-        Reading(2, 2, "Two", "part summary"),
+        ReadingStep(2, 2, "Two", "part summary"),
         said("The bell rang."),
-        Reading(1, 1, "the whole book", "whole summary"),
+        ReadingStep(1, 1, "the whole book", "whole summary"),
         said("He rowed and rang."),
         Finished("stop", "He rowed and rang.", STATS),
     )
@@ -113,15 +113,15 @@ def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_it
     text = "## One\n\nHe rowed.\n\n## Two\n\nIt rang."
     job, seen = played(
         history,
-        Reading(1, 1, "Part", "part summary"),
+        ReadingStep(1, 1, "Part", "part summary"),
         said("note"),
-        Reading(1, 2, "One", "whole summary"),
+        ReadingStep(1, 2, "One", "whole summary"),
         said("## One\n\n", ""),
         said("He rowed."),
-        Reading(2, 2, "Two", "whole summary"),
+        ReadingStep(2, 2, "Two", "whole summary"),
         said("\n\n## Two\n\n", ""),
         said("A pirate came."),
-        Reading(2, 2, "Two", "whole summary", attempt=2),
+        ReadingStep(2, 2, "Two", "whole summary", attempt=2),
         said("\n\n## Two\n\n", ""),
         said("It rang."),
         Finished("stop", text, STATS, pieces=(Piece("## One\n\n", ""), Piece(text[8:], "target"))),
@@ -135,13 +135,13 @@ def test_headings_without_figures_do_not_wipe_the_panel(history):
     shown = []
     talk = history.create("book").id
     events = [
-        Reading(1, 2, "One", "whole summary"),
+        ReadingStep(1, 2, "One", "whole summary"),
         STARTED,
         said("He rowed."),
         said("\n\n## Two", ""),
         Finished("stop", "x", STATS),
     ]
-    job = Job(iter(events), history, talk, changed=lambda: shown.append(job.snapshot.stats))
+    job = AnswerJob(iter(events), history, talk, changed=lambda: shown.append(job.snapshot.stats))
     job.start()
     assert job.join(10)
     assert all(stats is None or stats.model == "m" for stats in shown)
@@ -149,13 +149,13 @@ def test_headings_without_figures_do_not_wipe_the_panel(history):
 
 def test_looks_are_kept_with_the_answer_they_belong_to(history):
     """Sentences are told apart by their number: looks of what was written before must not count with them."""
-    look, other = Looked(0, ((12, 0.5),)), Looked(1, ((7, 0.25), (12, 0.125)))
+    look, other = AttentionEvidence(0, ((12, 0.5),)), AttentionEvidence(1, ((7, 0.25), (12, 0.125)))
     job, _ = played(
         history,
-        Reading(1, 1, "One"),
+        ReadingStep(1, 1, "One"),
         said("A draft."),
-        Looked(0, ((99, 1.0),)),
-        Reading(1, 1, "One", attempt=2),
+        AttentionEvidence(0, ((99, 1.0),)),
+        ReadingStep(1, 1, "One", attempt=2),
         said("He rowed. It rang."),
         look,
         other,
@@ -168,20 +168,24 @@ def test_looks_are_kept_with_the_answer_they_belong_to(history):
 
 def test_a_summary_told_in_place_grows_where_it_is_told(history):
     own, rest = Piece("“The sea lay still.”", ""), Piece(" “It rained.”", "")
-    stands = (Stand(1, 19, 0, 18, True), Stand(22, 32, 30, 40, True))
+    stands = (SourceSpan(1, 19, 0, 18, True), SourceSpan(22, 32, 30, 40, True))
     told = Piece("He rowed.", "target")
     job, seen = played(
         history,
-        Reading(1, 2, "One", "telling", left_s=9.0),
-        Standing((own, Piece(" ", "")), (), (rest,), stands),
+        ReadingStep(1, 2, "One", "telling", left_s=9.0),
+        SummaryDraft((own, Piece(" ", "")), (), (rest,), stands),
         said("He ro"),
         said("wed."),
-        Reading(1, 2, "One", "telling", attempt=2),
-        Standing((told, Piece(" ", "")), (), (rest,), (Stand(0, 9, 0, 18), Stand(12, 22, 30, 40, True))),
+        ReadingStep(1, 2, "One", "telling", attempt=2),
+        SummaryDraft(
+            (told, Piece(" ", "")), (), (rest,), (SourceSpan(0, 9, 0, 18), SourceSpan(12, 22, 30, 40, True))
+        ),
         said("He sang."),
-        Reading(2, 2, "Two", "telling", left_s=4.0),
-        Standing((told, Piece(" ", "")), (), (rest,), (Stand(0, 9, 0, 18), Stand(12, 22, 30, 40, True))),
-        Standing((told, rest), stands=(Stand(0, 9, 0, 18), Stand(11, 21, 30, 40, True))),
+        ReadingStep(2, 2, "Two", "telling", left_s=4.0),
+        SummaryDraft(
+            (told, Piece(" ", "")), (), (rest,), (SourceSpan(0, 9, 0, 18), SourceSpan(12, 22, 30, 40, True))
+        ),
+        SummaryDraft((told, rest), stands=(SourceSpan(0, 9, 0, 18), SourceSpan(11, 21, 30, 40, True))),
         Finished("stop", told.text + rest.text, STATS, pieces=(told, rest)),
     )
     assert f"{own.text} He rowed.{rest.text}" in seen
@@ -194,21 +198,24 @@ def test_a_summary_whose_engine_dies_keeps_what_stands_without_the_sentence_unde
     own, rest = Piece("He rowed. ", "target"), Piece(" “It rained.”", "")
     job, _seen = played(
         history,
-        Reading(1, 1, "One", "telling"),
-        Standing((own,), (), (rest,), (Stand(0, 9, 0, 18),)),
+        ReadingStep(1, 1, "One", "telling"),
+        SummaryDraft((own,), (), (rest,), (SourceSpan(0, 9, 0, 18),)),
         said("Captain Gats"),
         Failed("The engine ended."),
     )
     stored = history.turns(job.conversation_id)[-1]
     assert stored.state == "failed" and stored.text == own.text + rest.text
-    assert stored.extra["stands"] == [asdict(Stand(0, 9, 0, 18))] and stored.extra["error"]
+    assert stored.extra["stands"] == [asdict(SourceSpan(0, 9, 0, 18))] and stored.extra["error"]
 
 
 def test_what_is_told_moves_the_places_behind_it():
     before, after = Piece("One. ", ""), Piece(" Two.", "")
     told = Snapshot(
-        standing=Standing(
-            (before,), (Piece("Telling", "ngram"),), (after,), (Stand(0, 4, 0, 4), Stand(6, 10, 9, 13))
+        standing=SummaryDraft(
+            (before,),
+            (Piece("Telling", "ngram"),),
+            (after,),
+            (SourceSpan(0, 4, 0, 4), SourceSpan(6, 10, 9, 13)),
         )
     )
     assert told.telling == (5, 12)

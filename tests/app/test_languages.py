@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.server.languages import Rendered, wished
+from app.server.languages import LanguageMiddleware, wished
 from app.store.preferences import Preferences
 from app.web.page import Page
 from core.config import Settings
@@ -47,7 +47,9 @@ def test_requests_store_english_and_the_page_is_dressed_before_it_is_loaded():
         heard[scope["path"]] = language()
 
     preferences = Preferences(Settings(language="de"))
-    middleware = Rendered(app, preferences=preferences, dress=lambda: dressed.append(preferences._wished))
+    middleware = LanguageMiddleware(
+        app, preferences=preferences, dress=lambda: dressed.append(preferences._wished)
+    )
     for path in ("/", "/gradio_api/run", "/export", "/export/summaries", "/goodbye"):
         headers = [(b"accept-language", b"zh-CN")]
         asyncio.run(middleware({"type": "http", "path": path, "headers": headers}, None, None))

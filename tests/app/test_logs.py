@@ -12,7 +12,7 @@ import pytest
 
 from app.engine.client import Runtime
 from app.host import logs
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.errors import UserError
 from tests.support.scripted_engine import BOOK, SCRIPT, last
@@ -21,7 +21,7 @@ SECRET = "the keeper hides a page"
 
 
 def written() -> str:
-    return "\n".join(text for _name, text in logs.shown())
+    return "\n".join(text for _name, text in logs.log_tails())
 
 
 def fail_with_words() -> None:
@@ -86,7 +86,7 @@ def test_the_log_has_a_bound_and_is_private(home, monkeypatch):
 
 def test_a_long_log_is_shown_by_its_end_in_whole_lines(home):
     (logs.folder() / "engine.log").write_text("first\n" + "a line of it\n" * 9000 + "last\n")
-    ((name, text),) = logs.shown()
+    ((name, text),) = logs.log_tails()
     assert name == "engine.log" and text.endswith("last\n") and len(text) <= logs.SHOWN_BYTES
     assert text.startswith("a line of it\n")
 
@@ -96,7 +96,7 @@ def test_an_engine_that_fails_over_a_question_does_not_write_it_down(home, monke
     monkeypatch.setenv("SCRIPT_QUOTE", "1")
     runtime = Runtime(Settings(), worker=(sys.executable, str(SCRIPT)))
     try:
-        failed = last(runtime.ask(Ask(SECRET, book=BOOK, conversation_id="c")))
+        failed = last(runtime.ask(Request(SECRET, book=BOOK, conversation_id="c")))
     finally:
         runtime.close()
     assert SECRET in failed.message, "the script quotes the prompt"

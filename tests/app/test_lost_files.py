@@ -15,7 +15,7 @@ import torch
 
 from app.engine.client import Runtime
 from app.engine.process import why_ended
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.errors import UserError
 from core.events import Failed, Finished
@@ -61,7 +61,7 @@ def start() -> Iterator:
 
 
 def asked(engine: Runtime, question: str) -> Finished | Failed:
-    return list(engine.ask(Ask(question, None)))[-1]
+    return list(engine.ask(Request(question, None)))[-1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be shortened there")

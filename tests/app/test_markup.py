@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.render.markdown import LEVELS, Citation, blocks
-from app.store.turns import Turn
+from app.store.turns import StoredTurn
 from app.web.regions import answer_html, turn_html
 
 TAG = re.compile(
@@ -26,7 +26,7 @@ TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=6
 def test_no_text_becomes_a_tag(pieces, start, length):
     """A book may hold <script>, and a model may repeat it."""
     cited = (Citation(start, start + length, 3, 4, 'Chapter "<1>"'),)
-    asked = Turn(1, "user", "".join(text for text, _ in pieces), "finished", {})
+    asked = StoredTurn(1, "user", "".join(text for text, _ in pieces), "finished", {})
     for html in (answer_html(tuple(pieces), cited), turn_html(asked)):
         rest = TAG.sub("", html)
         assert "<" not in rest and ">" not in rest

@@ -14,9 +14,9 @@ import pytest
 
 from app.cli import parser
 from app.models import catalogue as shelf
-from app.models.catalogue import Models, remember, remembered, survey
-from app.models.local_files import keep, look_into, own_files
-from app.models.progress import Fetching, Pace
+from app.models.catalogue import Models, remember_model, remembered, survey
+from app.models.local_files import add_file, look_into, own_files
+from app.models.progress import DownloadSpeed, Transfer
 from app.web.models import fetching_html, model_files_html, model_offer_html, models_html
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
@@ -139,13 +139,13 @@ def test_what_arrived_of_a_paused_download_can_be_discarded(desk, hub: Hub):
 
 def test_a_download_says_how_fast_it_is_and_how_long_it_takes():
     now = [0.0]
-    pace = Pace(1_000_000_000, clock=lambda: now[0])
+    pace = DownloadSpeed(1_000_000_000, clock=lambda: now[0])
     assert pace.at(0.0) == (None, None)
     for second in range(1, 31):
         now[0] = float(second)
         found = pace.at(second * 0.01 if second <= 10 else 0.1 + (second - 10) * 0.02)
     assert found == (pytest.approx(20_000_000), pytest.approx(25.0))  # as of late, not from the beginning
-    html = fetching_html(Fetching("x", "Downloading", 0.5, bytes_per_s=found[0], left_s=found[1]))
+    html = fetching_html(Transfer("x", "Downloading", 0.5, bytes_per_s=found[0], left_s=found[1]))
     assert "20\u00a0MB per second" in html and "25\u00a0s left" in html
     now[0] += 5
     assert pace.at(None) == (None, None)
@@ -225,7 +225,7 @@ def test_a_choice_that_cannot_be_read_counts_as_none(home):
     for content in ("", "[]", '{"model": 3}', '{"model": "no such"}', json.dumps({"model": SMALL})):
         (shelf.paths.data_dir() / "model.json").write_text(content)
         assert remembered(Settings()).model is None
-    remember(EMBEDDED)
+    remember_model(EMBEDDED)
     assert remembered(Settings()).model == EMBEDDED
     assert not list(shelf.paths.data_dir().glob("*.part"))
 
@@ -240,7 +240,7 @@ def test_the_list_says_what_a_choice_means(home):
     assert "Download 17." in html or "Download 16." in html
     assert html.count("in use") == 1
     assert html.count("first answer after") == html.count("(computed, not measured)") > 10
-    assert "<script>" not in fetching_html(Fetching("<script>", "<b>", 0.5))
+    assert "<script>" not in fetching_html(Transfer("<script>", "<b>", 0.5))
 
 
 def test_the_window_process_is_not_what_downloads():
@@ -288,7 +288,7 @@ def test_a_file_that_cannot_run_says_why(desk, own, tmp_path):
 
 
 def test_a_file_that_vanished_is_named(home, own):
-    keep(own)
+    add_file(own)
     own.unlink()
     (found,) = [model for model in survey(PC_PLAIN, Settings()) if model.path]
     assert not found.fits and str(own) in found.reason and "is gone" in found.reason
@@ -334,7 +334,7 @@ def test_a_file_is_handed_to_the_next_start_where_no_app_runs(home, own, capsys)
 
 
 def test_a_start_opens_no_file_from_outside_in_the_apps_own_process(home, own, monkeypatch):
-    remember(str(own))
+    remember_model(str(own))
     monkeypatch.setattr(
         "core.model.store.catalogue.read_header", lambda file: pytest.fail("it was opened here")
     )

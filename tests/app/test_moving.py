@@ -53,7 +53,7 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
-def copied(move: relocation.Move, should_stop=lambda: False) -> bool:
+def copied(move: relocation.Relocation, should_stop=lambda: False) -> bool:
     def database(path: Path) -> None:
         shutil.copyfile(move.old / relocation.DATABASE, path)
 
@@ -72,11 +72,11 @@ def asked(root: Path) -> list[str]:
 
 def test_everything_arrives_and_nothing_is_left(old, tmp_path):
     before, new = contents(old), tmp_path / "drive" / "TriForce"
-    move = relocation.prepared(str(new))
+    move = relocation.planned_move(str(new))
     assert copied(move) and paths.data_dir() == old, "until the switch the old one is in use"
     relocation.switch(move)
     assert paths.data_dir() == new
-    relocation.finish()
+    relocation.finish_move()
     got = contents(new)
     lost = {name for name in before if name not in got and not name.startswith((relocation.DATABASE, "tmp/"))}
     assert lost == {"run/app.lock"}
@@ -87,22 +87,22 @@ def test_everything_arrives_and_nothing_is_left(old, tmp_path):
 
 
 def test_and_back_again_leaves_no_pointer(old, tmp_path):
-    first = relocation.prepared(str(tmp_path / "drive"))
+    first = relocation.planned_move(str(tmp_path / "drive"))
     assert copied(first)
     relocation.switch(first)
-    relocation.finish()
-    back = relocation.prepared(str(old))
+    relocation.finish_move()
+    back = relocation.planned_move(str(old))
     assert copied(back)
     relocation.switch(back)
     assert paths.data_dir() == old
-    relocation.finish()
+    relocation.finish_move()
     assert not paths.pointer().exists() and not (tmp_path / "drive").exists()
     assert asked(paths.data_dir()) == ["Who keeps the light?"]
 
 
 def test_a_move_that_is_stopped_leaves_the_old_folder_and_an_empty_new_one(old, tmp_path):
     before = contents(old)
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
     assert not copied(move, should_stop=lambda: True)
     assert contents(old) == before and list(move.new.iterdir()) == [] and paths.data_dir() == old
 
@@ -110,7 +110,7 @@ def test_a_move_that_is_stopped_leaves_the_old_folder_and_an_empty_new_one(old, 
 @pytest.mark.parametrize("after", range(5))
 def test_a_disk_that_is_full_on_the_way_leaves_the_old_folder(old, tmp_path, monkeypatch, after):
     before, seen = contents(old), []
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
     whole = relocation._copy
 
     def until_full(path, target):
@@ -127,7 +127,7 @@ def test_a_disk_that_is_full_on_the_way_leaves_the_old_folder(old, tmp_path, mon
 
 def test_a_file_that_was_written_wrongly_ends_the_move(old, tmp_path, monkeypatch):
     """A drive that loses bits must not become the only place of anything."""
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
 
     def flip(_source, target):
         path = Path(target)
@@ -141,17 +141,17 @@ def test_a_file_that_was_written_wrongly_ends_the_move(old, tmp_path, monkeypatc
 
 
 def test_an_app_that_is_killed_on_the_way_goes_on_in_the_old_folder_and_may_try_again(old, tmp_path):
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
     (move.new / relocation.MARK).touch()
     (move.new / "books").mkdir()
     (move.new / "books" / "half").write_text("half")
     assert paths.data_dir() == old
-    again = relocation.prepared(str(move.new))
+    again = relocation.planned_move(str(move.new))
     assert copied(again) and not (again.new / "books" / "half").exists()
 
 
 def test_an_old_folder_that_cannot_be_removed_yet_is_removed_later(old, tmp_path, monkeypatch, caplog):
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
     assert copied(move)
     relocation.switch(move)
     rmtree = shutil.rmtree
@@ -160,20 +160,20 @@ def test_an_old_folder_that_cannot_be_removed_yet_is_removed_later(old, tmp_path
         raise PermissionError(errno.EACCES, "held by another program", str(path))
 
     monkeypatch.setattr(relocation.shutil, "rmtree", held)
-    relocation.finish()
+    relocation.finish_move()
     assert (old / "books").exists() and "tries again" in caplog.text and paths.data_dir() == move.new
     monkeypatch.setattr(relocation.shutil, "rmtree", rmtree)
-    relocation.finish()
+    relocation.finish_move()
     assert [path.name for path in old.iterdir()] == ["moved.json"]
 
 
 def test_an_old_folder_that_is_in_use_again_is_not_removed(old, tmp_path, monkeypatch):
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
     assert copied(move)
     relocation.switch(move)
     before = contents(old)
     monkeypatch.setenv("TRIFORCE_HOME", str(old))
-    relocation.finish()
+    relocation.finish_move()
     assert contents(old) == before
 
 
@@ -195,7 +195,7 @@ def test_places_that_will_not_do_are_refused_in_words(old, tmp_path, place, word
     (tmp_path / "file").touch()
     names = {"old": old, "parent": old.parent, "full": tmp_path / "full", "file": tmp_path / "file"}
     with pytest.raises(UserError, match=words):
-        relocation.prepared(place.format(**names))
+        relocation.planned_move(place.format(**names))
     assert (tmp_path / "full" / "thesis.odt").exists()
 
 
@@ -203,27 +203,27 @@ def test_a_drive_without_room_is_refused_before_anything_is_copied(old, tmp_path
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(relocation.shutil, "disk_usage", lambda _path: usage._replace(free=1000))
     with pytest.raises(UserError, match="Make room"):
-        relocation.prepared(str(tmp_path / "drive"))
+        relocation.planned_move(str(tmp_path / "drive"))
 
 
 def test_a_folder_that_is_fixed_elsewhere_is_not_moved(old, tmp_path, monkeypatch):
     monkeypatch.setenv("TRIFORCE_HOME", str(old))
     with pytest.raises(UserError, match="is fixed by"):
-        relocation.prepared(str(tmp_path / "drive"))
+        relocation.planned_move(str(tmp_path / "drive"))
 
 
 @POSIX
 def test_a_place_that_others_can_read_is_said(old, tmp_path, monkeypatch):
-    assert not relocation.prepared(str(tmp_path / "own")).open_to_others
+    assert not relocation.planned_move(str(tmp_path / "own")).open_to_others
     monkeypatch.setattr(Path, "chmod", lambda *_args: None)  # as on a drive without rights
     (tmp_path / "stick").mkdir()
     os.chmod(tmp_path / "stick", 0o777)
-    assert relocation.prepared(str(tmp_path / "stick")).open_to_others
+    assert relocation.planned_move(str(tmp_path / "stick")).open_to_others
 
 
 def test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place(old, tmp_path):
     """The shelf would look as if everything were lost."""
-    move = relocation.prepared(str(tmp_path / "drive"))
+    move = relocation.planned_move(str(tmp_path / "drive"))
     assert copied(move)
     relocation.switch(move)
     move.new.rename(tmp_path / "away")

@@ -17,7 +17,7 @@ from app.cli import parser
 from app.engine.client import Runtime
 from app.models.catalogue import ROOT, Models
 from app.web.models import models_html
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.errors import UserError
 from core.events import Finished
@@ -86,7 +86,7 @@ def test_a_model_that_is_here_answers(home_with_model, asked, tmp_path, which):
     engine.start()
     try:
         assert engine.wait_ready(300), engine.error
-        last = list(engine.ask(Ask("the", None)))[-1]
+        last = list(engine.ask(Request("the", None)))[-1]
     finally:
         engine.close()
     assert isinstance(last, Finished)
@@ -151,7 +151,7 @@ def test_the_launcher_takes_it_with_and_without_a_command(home, offline, monkeyp
         seen.append(settings.offline)
         return 0
 
-    for name in ("app", "serve"):
+    for name in ("open_app", "start_server"):
         monkeypatch.setattr(f"app.cli.commands.{name}", ran)
     assert parser.main(words) == 0
     assert seen == [True] and os.environ["HF_HUB_OFFLINE"] == "1"

@@ -8,7 +8,7 @@ import pytest
 
 from app.web import values
 from app.web.page import PANEL_S, Page
-from core.ask import Ask
+from core.ask import Request
 from tests.support.desks import card
 from tests.support.fake_runtime import SUMMARY, wait_until
 
@@ -34,7 +34,7 @@ def writing(desk, engine):
 def test_an_answer_that_has_just_been_begun_does_not_stand_there_as_an_empty_one(desk):
     """For a moment the page said that it was stopped before its first word."""
     talk = desk.history.create(desk.state.book_id).id
-    desk.history.ask(talk, Ask("What does the keeper hide?"))
+    desk.history.ask(talk, Request("What does the keeper hide?"))
     desk.history.add(talk, "assistant", "", state="writing")
     desk.books.open_conversation(talk)
     (asked,) = Page(desk).render()["turns"]

@@ -318,9 +318,9 @@ def test_the_program_that_serves_the_page_follows_what_is_chosen_about_the_login
             seen.append(entry.on)
 
     monkeypatch.setattr(Unserved, "person", person, raising=False)
-    assert main_module.run(Settings(), False) == 0
+    assert main_module.run_app(Settings(), False) == 0
     assert seen == [False, True, False, True]
     entry.on = False  # taken away by somebody else while the app was closed
     monkeypatch.setattr(Unserved, "person", lambda _server, _desk: seen.append(entry.on))
-    assert main_module.run(Settings(), False) == 0
+    assert main_module.run_app(Settings(), False) == 0
     assert seen[-1], "what was chosen holds at the next start"

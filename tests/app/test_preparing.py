@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.desk.answer_job import Job
+from app.desk.answer_job import AnswerJob
 from app.engine.client import Runtime
 from app.store.history import History
 from app.web.regions import progress_html
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.events import Finished, Preparing
 from tests.support.fake_runtime import wait_until
@@ -30,10 +30,10 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     made.close()
 
 
-def asked(runtime: Runtime, history: History, changed: Callable[[Job], None]) -> Job:
+def asked(runtime: Runtime, history: History, changed: Callable[[AnswerJob], None]) -> AnswerJob:
     """A question without a book, as the page puts it."""
-    ask = Ask("Who keeps the light?", params={"max_new_tokens": 4, "mode": "autoregressive"})
-    job = Job(
+    ask = Request("Who keeps the light?", params={"max_new_tokens": 4, "mode": "autoregressive"})
+    job = AnswerJob(
         runtime.ask(ask), history, history.create("").id, changed=lambda: changed(job), stop=runtime.stop
     )
     job.start()
@@ -49,7 +49,7 @@ def test_memory_that_is_made_ready_is_seen_on_the_page_and_can_be_called_off(
     """
     history, seen, first = History(tmp_path / "talks.db"), [], []
 
-    def look(job: Job) -> None:
+    def look(job: AnswerJob) -> None:
         if job.snapshot.phase == "preparing":
             seen.append((job.snapshot.preparing, progress_html(job.snapshot)))
             if not first:

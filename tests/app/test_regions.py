@@ -8,15 +8,15 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from app.desk.state import AppState
-from app.desk.values import BookSearch, Comparing, KeptReadings, Notice, Passage
-from app.models.local_files import Choosing, Looking
+from app.desk.values import BookSearch, ComparisonRun, Notice, ReadingsUsage, ShownPassage
+from app.models.local_files import FileInspection, FolderChoice
 from app.store.notebook import Bookmark
 from app.web.answers import AnswerViews
 from app.web.page import Page
-from app.web.region_cache import Remembered, View, names_of
+from app.web.region_cache import RegionMemo, RegionValues, names_of
 from app.web.region_table import REGIONS, answer_regions
 from app.web.values import derived, sources
-from core.documents.finding import Found
+from core.documents.finding import Places
 from tests.support.desks import card, done
 from tests.support.fake_runtime import wait_until
 
@@ -74,7 +74,9 @@ def reads_elsewhere(make) -> set[str]:
 def test_a_region_gets_the_values_that_it_names_and_can_reach_no_other(desk, name):
     assert reads_elsewhere(REGIONS[name]) == set()
     services = [*vars(desk).values(), desk, desk.state]
-    view = View(lambda: desk.state, {**sources(desk), "ready": lambda: True}, derived(desk), Remembered())
+    view = RegionValues(
+        lambda: desk.state, {**sources(desk), "ready": lambda: True}, derived(desk), RegionMemo()
+    )
     given = view.of(REGIONS[name])
     assert not any(one is service for one in given for service in services)
     assert all(one.__dataclass_params__.frozen for one in given if is_dataclass(one))
@@ -86,19 +88,19 @@ def test_one_that_reads_what_it_does_not_name_is_found(desk):
 
     assert reads_elsewhere(cheats) == {"desk"}
     with pytest.raises(AttributeError, match="no_such"):
-        View(lambda: desk.state, {}, {}, Remembered()).of(lambda no_such: "")
+        RegionValues(lambda: desk.state, {}, {}, RegionMemo()).of(lambda no_such: "")
 
 
 OTHERS = {
-    "passage": Passage(9, 3),
-    "book_search": BookSearch("lamp", False, Found(((11, 15),), 1)),
+    "passage": ShownPassage(9, 3),
+    "book_search": BookSearch("lamp", False, Places(((11, 15),), 1)),
     "chapters": (1, 2),
     "ticked": (2,),
-    "comparing": Comparing(3, 1.0),
+    "comparing": ComparisonRun(3, 1.0),
     "shelf_search": "lamp",
-    "kept": KeptReadings(9, 10, ()),
-    "choosing": Choosing(error="none"),
-    "looking": Looking("a.gguf", 3.0),
+    "kept": ReadingsUsage(9, 10, ()),
+    "choosing": FolderChoice(error="none"),
+    "looking": FileInspection("a.gguf", 3.0),
     "notice": Notice("Something."),
     "closable": True,
     "was_left": True,

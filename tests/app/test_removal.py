@@ -12,7 +12,7 @@ from app.store import fulltext
 from app.web.page import Page
 from core import paths
 from core.cache.disk import SnapshotFolder
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from tests.support.desks import put
 from tests.support.fake_runtime import wait_until
 
@@ -167,6 +167,6 @@ def test_the_runtime_leaves_neither_snapshot_nor_note_of_a_part(home):
     block = snapshots.of("model", "b" * 64) / "a-b.kv"
     block.parent.mkdir(parents=True)
     block.write_bytes(b"rows")
-    NoteStore(paths.subdir("notes")).put([], "b" * 64, "model", "text")
+    PartSummaryStore(paths.subdir("notes")).put([], "b" * 64, "model", "text")
     Runtime(Settings()).forget_book("b" * 64)
     assert not block.parent.exists() and list(paths.subdir("notes").iterdir()) == []

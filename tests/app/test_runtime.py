@@ -16,10 +16,10 @@ import pytest
 
 from app.engine.client import Runtime
 from core import paths
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
-from core.conversation.part_summaries import Line, NoteStore
+from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
 from tests.support.fake_runtime import wait_until
@@ -40,7 +40,7 @@ def make() -> Iterator[Callable[[], Runtime]]:
 
 
 def ask(runtime: Runtime, question: str | None = "one", **options) -> Iterator:
-    return runtime.ask(Ask(question, conversation_id="c", **options))
+    return runtime.ask(Request(question, conversation_id="c", **options))
 
 
 def gone(pid: int, within_s: float = 300) -> bool:
@@ -103,14 +103,14 @@ def test_room_is_told_while_an_answer_is_written_and_refused_without_an_engine(m
     runtime = make()
     events = ask(runtime)
     next(e for e in events if isinstance(e, Delta))
-    said = (Exchange("Who?", "He.", (7, 8, 9)),)
-    room = runtime.room(Ask("And?", BOOK, "c", history=said, params={"max_new_tokens": 9}))
+    said = (HistoryTurn("Who?", "He.", (7, 8, 9)),)
+    room = runtime.room(Request("And?", BOOK, "c", history=said, params={"max_new_tokens": 9}))
     assert room["answer"] == 9 and len(room["turns"]) == 1 and room["text"] > 0
     runtime.stop()
     assert last(events).reason == "user"
     runtime.close()
     with pytest.raises(UserError, match="not running"):
-        runtime.room(Ask("And?", BOOK, "c"))
+        runtime.room(Request("And?", BOOK, "c"))
     with pytest.raises(UserError, match="not running"):
         runtime.card(BOOK)
 
@@ -139,7 +139,7 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
         and "nothing of the conversation is lost" in failed.message
     )
     monkeypatch.delenv("SCRIPT_SLOW")
-    history = (Exchange("one", "kept", (110, 111)),)
+    history = (HistoryTurn("one", "kept", (110, 111)),)
     os.kill(runtime.pid, signal.SIGKILL)  # the restarted one as well, while it loads
     done = last(ask(runtime, "two", book=BOOK, history=history))
     assert isinstance(done, Finished) and "two" in done.text
@@ -153,7 +153,7 @@ def test_a_failed_card_is_begun_anew_and_the_conversation_goes_on(make):
     old = runtime.pid
     failed = last(ask(runtime, "fault", book=BOOK))
     assert isinstance(failed, Failed) and failed.fatal and "The graphics card failed" in failed.message
-    done = last(ask(runtime, "two", book=BOOK, history=(Exchange("one", "kept", (110, 111)),)))
+    done = last(ask(runtime, "two", book=BOOK, history=(HistoryTurn("one", "kept", (110, 111)),)))
     assert isinstance(done, Finished) and "two" in done.text and runtime.pid != old
 
 
@@ -254,8 +254,8 @@ def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
         kept = folder.of("any model", "book") / "x.kv"
         kept.parent.mkdir(parents=True)
         kept.write_bytes(b"rows")
-        notes = NoteStore(paths.subdir("notes"))
-        notes.put([Line("The part tells.", 0, 4)], "book", "model", "prompt", "passage")
+        notes = PartSummaryStore(paths.subdir("notes"))
+        notes.put([SummaryLine("The part tells.", 0, 4)], "book", "model", "prompt", "passage")
         runtime.forget_book("book")
         assert not kept.parent.exists()
         assert list(paths.subdir("notes").rglob("*.json")) == []
@@ -268,10 +268,10 @@ def test_killed_app_leaves_no_engine_behind():
     code = (
         "import sys\n"
         f"sys.path.insert(0, {str(SCRIPT.parents[2])!r})\n"
-        "from app.engine.client import Runtime\nfrom core.ask import Ask\n"
+        "from app.engine.client import Runtime\nfrom core.ask import Request\n"
         "from core.config import Settings\nfrom core.events import Delta\n"
         f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
-        "for e in r.ask(Ask('one')):\n"
+        "for e in r.ask(Request('one')):\n"
         "    if isinstance(e, Delta):\n        print(r.pid, flush=True)\n"
     )
     app = subprocess.Popen(
@@ -305,12 +305,12 @@ def test_a_guest_waits_for_the_person_and_its_answer_begins_anew(make, monkeypat
     runtime = make()
     runtime.start()
     assert runtime.wait_ready(30)
-    guest = Ask("from elsewhere", conversation_id="api-1", guest=True)
+    guest = Request("from elsewhere", conversation_id="api-1", guest=True)
     heard: list[object] = []
     thread = threading.Thread(target=lambda: heard.extend(runtime.ask(guest)), daemon=True)
     thread.start()
     wait_until(lambda: sum(isinstance(one, Delta) for one in heard) > 3)
-    mine = list(runtime.ask(Ask("mine", conversation_id="1")))
+    mine = list(runtime.ask(Request("mine", conversation_id="1")))
     assert isinstance(mine[-1], Finished) and "You asked 'mine'" in mine[-1].text
     thread.join(30)
     assert isinstance(heard[-1], Finished) and heard[-1].reason == "stop"
@@ -325,12 +325,12 @@ def test_a_guest_that_is_stopped_ends_and_the_person_is_not_stopped_with_it(make
     runtime = make()
     runtime.start()
     assert runtime.wait_ready(30)
-    events = runtime.ask(Ask("from elsewhere", conversation_id="api-1", guest=True))
+    events = runtime.ask(Request("from elsewhere", conversation_id="api-1", guest=True))
     while not isinstance(next(events), Delta):
         pass
     runtime.stop_guest()
     assert list(events)[-1].reason == "user"
-    mine = runtime.ask(Ask("mine", conversation_id="1"))
+    mine = runtime.ask(Request("mine", conversation_id="1"))
     while not isinstance(next(mine), Delta):
         pass
     runtime.stop_guest()

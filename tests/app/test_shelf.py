@@ -8,7 +8,7 @@ from datetime import date, datetime
 import pytest
 
 from app.desk.shelf import kept_of_books
-from app.desk.values import Passage
+from app.desk.values import ShownPassage
 from app.store.history import History
 from app.web.library import _last_read
 from app.web.page import Page
@@ -107,7 +107,7 @@ def test_own_notes_and_kept_summaries_are_found_and_lead_to_their_places(two, bo
     html = look(two, "zyxomma compare")
     assert "Own note" in html and f'data-offset="{last.start}"' in html and "<mark>Zyxomma</mark>" in html
     two.actions.dispatch({"act": "place", "book": book.sha256, "offset": str(last.start), "length": "12"})
-    assert two.state.book_id == book.sha256 and two.state.passage == Passage(last.start, 12)
+    assert two.state.book_id == book.sha256 and two.state.passage == ShownPassage(last.start, 12)
     html = look(two, word)
     assert "Summary of a chapter" in html and f'data-offset="{book.chapters[0].start}"' in html
     two.actions.dispatch({"act": "limit", "value": "1"})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.desk.answer_job import Job
+from app.desk.answer_job import AnswerJob
 from app.desk.values import Notice
 from app.engine.client import Runtime
 from app.errors import in_words
@@ -20,17 +20,17 @@ from app.render.export import as_html, as_markdown
 from app.render.markdown import blocks
 from app.store.history import History
 from app.store.library import Library
-from app.store.turns import shown
+from app.store.turns import displayed_text
 from app.web import regions
 from app.web.citations import Citations
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.conversation.retrieval_answering import quotation
 from core.documents.safely import read_safely
 from core.errors import DocumentError
 from core.events import Delta, Finished, Piece, Stats
 from core.evidence.support import UNSAID
-from core.text.words import in_language, sentences, told
+from core.text.words import in_language, joined_sentences, localized
 from core.text.words import translated as _
 
 WORKER = Path(__file__).resolve().parents[1] / "support" / "scripted_worker.py"
@@ -60,7 +60,7 @@ def answered(history: History, *pieces: Piece, **ending) -> History:
     history.add(talk, "user", "Who?")
     text = "".join(piece.text for piece in pieces)
     events = [Delta(pieces), Finished("stop", text, Stats(), pieces=pieces, **ending)]
-    job = Job(iter(events), history, talk, changed=lambda: None)
+    job = AnswerJob(iter(events), history, talk, changed=lambda: None)
     job.start()
     assert job.join()
     history.close()
@@ -75,7 +75,7 @@ def last(history: History):
 def test_what_the_engines_process_said():
     runtime = Runtime(Settings(), worker=(sys.executable, str(WORKER)))
     try:
-        *_before, failed = runtime.ask(Ask(None, conversation_id="c"))
+        *_before, failed = runtime.ask(Request(None, conversation_id="c"))
     finally:
         runtime.close()
     assert failed.message.startswith("There is no book")
@@ -111,7 +111,7 @@ def test_what_a_book_brought_along_to_the_shelf(tmp_path, book):
 def test_what_was_said_yesterday_in_two_languages_at_once(history):
     """Two tabs, drawn by two threads: neither sees a word of the other's language, nor of English."""
     part = _("Chapters {first}–{last}").format(first="I", last="IV")
-    note = _("Not read: {places}.").format(places=sentences(_("Chapter {first}").format(first="V")))
+    note = _("Not read: {places}.").format(places=joined_sentences(_("Chapter {first}").format(first="V")))
     turn = last(answered(history, Piece("The keeper.", "target"), sources=(part,), notes=(note,)))
     both = {"de": ("Kapitel I–IV", "Nicht gelesen: Kapitel V."), "zh": ("第 I–IV 章", "未读：第 V 章。")}
     wrong: list[tuple[str, str]] = []
@@ -155,7 +155,7 @@ def test_what_an_older_version_kept_is_shown_as_it_is(history):
 
 def test_a_summary_that_was_asked_for_and_the_conversation_named_by_it(history):
     talk = history.create("book").id
-    history.ask(talk, Ask(None, chapters=(3, 5)))
+    history.ask(talk, Request(None, chapters=(3, 5)))
     history.add(talk, "assistant", "It rains.")
     question = history.turns(talk)[0]
     assert question.text == "Summarise chapters 3 to 5", "what the engine and the search read"
@@ -164,7 +164,7 @@ def test_a_summary_that_was_asked_for_and_the_conversation_named_by_it(history):
     forked = history.fork(talk, 2, _("Fork of “{title}”"))
     titles = {one.id: one.title for one in history.conversations("book")}
     with in_language("de"):
-        assert (told(titles[talk]), told(titles[forked])) == (wanted, f"Abzweig von „{wanted}“")
+        assert (localized(titles[talk]), localized(titles[forked])) == (wanted, f"Abzweig von „{wanted}“")
     assert [one.title for one in history.search("Summarise")] == [titles[talk], titles[forked]]
     history.rename(talk, "Rain")
     assert history.title(talk) == "Rain"
@@ -175,7 +175,7 @@ def refused(book) -> tuple[Piece, ...]:
     at = book.text.index("Nobody came.")
     place = (at, at + len("Nobody came."))
     return (
-        Piece(sentences(_(UNSAID), _("Nearest passages:")), ""),
+        Piece(joined_sentences(_(UNSAID), _("Nearest passages:")), ""),
         Piece("\n\n", ""),
         *quotation(book, place),
     )
@@ -202,7 +202,7 @@ def test_a_refusal_is_the_programs_and_what_it_quotes_the_books(history, book, c
     turn = last(answered(history, *refused(book)))
     assert words in seen(code, lambda: regions.turn_html(turn))
     with in_language(code):
-        assert " ".join(shown(turn).replace("\n> ", " ").split()) == words
+        assert " ".join(displayed_text(turn).replace("\n> ", " ").split()) == words
         assert words.split(" ")[0] in as_markdown("Talk", [turn]) and words.split(" ")[0] in as_html(
             None, "Talk", [turn]
         )
@@ -214,7 +214,7 @@ def test_the_models_words_stay_whatever_they_are(history):
     said = [(NOTHING, "target"), ("\n\nChapter 2:", "target"), ("\n> x", "target")]
     assert seen("de", lambda: regions.answer_html(said)) == f"{NOTHING} Chapter 2: x"
     turn = last(answered(history, Piece(NOTHING, "target")))
-    assert NOTHING in seen("de", lambda: regions.turn_html(turn)) and shown(turn) == NOTHING
+    assert NOTHING in seen("de", lambda: regions.turn_html(turn)) and displayed_text(turn) == NOTHING
 
 
 def test_a_message_that_is_cut_is_text():
@@ -222,5 +222,5 @@ def test_a_message_that_is_cut_is_text():
     with in_language("de"):
         (whole,) = blocks([(_(UNSAID), "")])
         (cut,) = blocks([(str(_(UNSAID))[:8], "")])
-    assert told(whole.items[0][0].runs[0].text) == UNSAID
+    assert localized(whole.items[0][0].runs[0].text) == UNSAID
     assert len(cut.items[0][0].runs[0].text) == 8

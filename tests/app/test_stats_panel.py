@@ -9,10 +9,10 @@ import pytest
 
 from app.web.stats_panel import panel_html, plan_html
 from core.config import Settings
-from core.events import Acceptance, Stats, Verified
+from core.events import Acceptance, Stats, VerificationResult
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import find
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from core.text.words import size
 from core.text.words import translated as _
 
@@ -156,12 +156,12 @@ def test_every_plot_says_in_words_what_it_shows():
 @pytest.mark.parametrize(
     ("verified", "said"),
     [
-        (Verified(128, 0, 0, 0.0, 0.1), "128 of 128 tokens"),
-        (Verified(128, 1, 0, 0.05, 0.1), "128 of 128 tokens, 1 near-tie"),
-        (Verified(1280, 3, 2, 4.0, 0.1), "1,278 of 1,280 tokens, 3 near-ties"),
+        (VerificationResult(128, 0, 0, 0.0, 0.1), "128 of 128 tokens"),
+        (VerificationResult(128, 1, 0, 0.05, 0.1), "128 of 128 tokens, 1 near-tie"),
+        (VerificationResult(1280, 3, 2, 4.0, 0.1), "1,278 of 1,280 tokens, 3 near-ties"),
     ],
 )
-def test_what_the_check_against_plain_decoding_found(verified: Verified, said: str):
+def test_what_the_check_against_plain_decoding_found(verified: VerificationResult, said: str):
     """A mismatch is shown as it is; without the check nothing is claimed."""
     assert text_of(panel_html(replace(STATS, verified=verified), live=False), "stat-verified") == said
     assert "stat-verified" not in panel_html(STATS, live=False)
@@ -285,7 +285,7 @@ def test_the_panel_says_what_answers_are_exact_for():
     name = "Meta-Llama-3.1-8B-Instruct-Q4_K_M"
     machine, shape = imagined_hardware(gpu="RTX 4090", ram_gib=64), find(name).shape
     for bits in (16, 8):
-        made = plan(machine, Settings(context_tokens=8192, kv=bits), target=shape).to_json()
+        made = make_plan(machine, Settings(context_tokens=8192, kv=bits), target=shape).to_json()
         assert (made["weights_bits"], made["kv_bits"]) == (4, bits)
         html = plan_html(made, model=name)
         assert "Exact for" in html and made["exact_for"] in html

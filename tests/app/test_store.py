@@ -9,7 +9,7 @@ import pytest
 
 from app.desk.state import AppState
 from app.desk.store import Store
-from app.desk.values import Comparing, Notice
+from app.desk.values import ComparisonRun, Notice
 
 
 def test_a_state_is_replaced_and_the_one_before_stays_what_it_was():
@@ -48,5 +48,5 @@ def test_whoever_watches_may_look_and_change():
 def test_what_must_not_be_done_now_is_refused_in_words():
     store = Store()
     assert not store.refuse_while_busy() and store.state.notice is None
-    store.update(comparing=Comparing())
+    store.update(comparing=ComparisonRun())
     assert store.refuse_while_busy() and "Stop it first" in store.state.notice.text

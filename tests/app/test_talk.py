@@ -12,19 +12,19 @@ import pytest
 from app.cli import chat
 from app.cli.parser import build_parser
 from app.cli.printing import Stream, report
-from core.ask import Ask
+from core.ask import Request
 from core.assembly.composition import Composer
 from core.cache.full import FullKVCache
 from core.config import Settings, load_settings
-from core.conversation.asking import Conversations
+from core.conversation.asking import ConversationMemories
 from core.conversation.reading import ReadingStyle
 from core.decoding.context import Context
 from core.decoding.draft_length import ExpectedGain, FixedLength
 from core.documents.document import Document, Section
-from core.events import Acceptance, Delta, Finished, Piece, Reading, Standing, Stats
+from core.events import Acceptance, Delta, Finished, Piece, ReadingStep, Stats, SummaryDraft
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from tests.support.fakes import CharTokenizer
 from tests.support.tiny import oracle, ours
 
@@ -43,20 +43,20 @@ def shown(capsys, *events) -> str:
 
 
 def test_answer_read_in_one_go_streams_as_it_comes(capsys):
-    assert shown(capsys, Reading(1, 1, "the whole book"), said("  He "), said("rowed.")) == "He rowed.\n"
+    assert shown(capsys, ReadingStep(1, 1, "the whole book"), said("  He "), said("rowed.")) == "He rowed.\n"
 
 
 def test_parts_are_named_and_a_retry_is_shown_instead_of_what_it_replaces(capsys):
     text = shown(
         capsys,
-        Reading(1, 2, "chapter One", "part summary"),
+        ReadingStep(1, 2, "chapter One", "part summary"),
         said("A pirate."),
-        Reading(1, 2, "chapter One", "part summary", attempt=2),
+        ReadingStep(1, 2, "chapter One", "part summary", attempt=2),
         said("He "),
         said("rowed."),
-        Reading(2, 2, "Two", "part summary"),
+        ReadingStep(2, 2, "Two", "part summary"),
         said("It rang."),
-        Reading(1, 1, "the whole book", "whole summary"),
+        ReadingStep(1, 1, "the whole book", "whole summary"),
         said("All "),
         said("of it."),
     )
@@ -67,15 +67,15 @@ def test_of_a_summary_told_in_place_only_what_stays_is_written(capsys):
     """A terminal takes nothing back: own sentences may still come in front of what a part's telling gave."""
     rest, first, second = Piece("“It rained.”", ""), Piece("He rowed. ", "target"), Piece("He sang. ", "")
     events = (
-        Reading(1, 2, "One", "telling"),
-        Standing((), (), (rest,)),
+        ReadingStep(1, 2, "One", "telling"),
+        SummaryDraft((), (), (rest,)),
         said("He ro"),
-        Reading(1, 2, "One", "telling", attempt=2),
-        Standing((Piece("Not first. ", ""),), (), (rest,)),
-        Reading(2, 2, "Two", "telling"),
-        Standing((first,), (), (rest,)),
+        ReadingStep(1, 2, "One", "telling", attempt=2),
+        SummaryDraft((Piece("Not first. ", ""),), (), (rest,)),
+        ReadingStep(2, 2, "Two", "telling"),
+        SummaryDraft((first,), (), (rest,)),
         said("He sang. "),
-        Standing((first, second), (Piece("And", ""),), (rest,)),
+        SummaryDraft((first, second), (Piece("And", ""),), (rest,)),
     )
     done = Finished("stop", f"{first.text}{second.text}{rest.text}", Stats())
     Stream(Idle()).show(iter([*events, done]))
@@ -85,15 +85,15 @@ def test_of_a_summary_told_in_place_only_what_stays_is_written(capsys):
 def test_stretches_stand_under_one_title(capsys):
     text = shown(
         capsys,
-        Reading(1, 1, "Part", "part summary"),
+        ReadingStep(1, 1, "Part", "part summary"),
         said("note"),
-        Reading(1, 2, "One", "whole summary"),
+        ReadingStep(1, 2, "One", "whole summary"),
         said("## One\n\n"),
         said("He rowed."),
-        Reading(2, 2, "Two", "whole summary"),
+        ReadingStep(2, 2, "Two", "whole summary"),
         said("\n\n## Two\n\n"),
         said("A pirate."),
-        Reading(2, 2, "Two", "whole summary", attempt=2),
+        ReadingStep(2, 2, "Two", "whole summary", attempt=2),
         said("\n\n## Two\n\n"),
         said("It rang."),
     )
@@ -126,14 +126,14 @@ class Recording:
     """A runtime that notes what it is asked."""
 
     state = "ready"
-    asked: ClassVar[list[Ask]] = []
+    asked: ClassVar[list[Request]] = []
 
     def __init__(self, settings: Settings) -> None: ...
     def start(self) -> None: ...
     def save(self) -> None: ...
     def close(self) -> None: ...
 
-    def ask(self, ask: Ask):
+    def ask(self, ask: Request):
         self.asked.append(ask)
         yield Finished("stop", "", Stats())
 
@@ -148,11 +148,14 @@ def test_the_same_settings_compose_the_same_decoder_in_app_and_commands(given, m
     chat.summarize(build_parser().parse_args(["summarize", "b.txt", "--question", "Who?"]), settings)
 
     shape = find(EMBEDDED).shape
-    planned = plan(imagined_hardware(), settings, target=shape)
+    planned = make_plan(imagined_hardware(), settings, target=shape)
     model = ours(oracle())
     lengths = []
-    for ask in (Recording.asked.pop(), Ask("Who?", book, params={"mode": settings.mode, "temperature": 0.0})):
-        params = Conversations(CharTokenizer(), ReadingStyle()).params(ask)
+    for ask in (
+        Recording.asked.pop(),
+        Request("Who?", book, params={"mode": settings.mode, "temperature": 0.0}),
+    ):
+        params = ConversationMemories(CharTokenizer(), ReadingStyle()).params(ask)
         cache = FullKVCache(model.config.kv_shape, 400, model.backend, block_tokens=64)
         decoder = Composer(planned, model, None).compose(params, Context(cache, 400), 100)
         lengths.append((decoder.gamma, type(decoder.drafter._length), decoder.drafter._cache.budget))

@@ -8,10 +8,10 @@ from html import unescape
 
 import pytest
 
-from app.desk.answer_job import Job
+from app.desk.answer_job import AnswerJob
 from app.store.history import History
 from app.web.regions import answer_html
-from core.ask import Ask
+from core.ask import Request
 from core.conversation.session import Session
 from core.decoding.decoder import Round
 from core.wire import from_line, pack, to_line, unpack
@@ -42,9 +42,9 @@ def test_a_told_summary_has_the_colours_of_its_tokens(tmp_path, way: str, reply,
     """They were guessed by looking for its sentences in all that had been decoded."""
     book, history = long_book(), History(tmp_path / "talks.db")
     session = Session(Coloured(reply), CharTokenizer(), style(way, supported=0.3), allowance_bytes=10**9)
-    events = session.ask(Ask(None, book, "c", summary_length=length))
+    events = session.ask(Request(None, book, "c", summary_length=length))
     piped = (unpack(from_line(to_line(pack(event)))) for event in events)
-    job = Job(piped, history, history.create("B").id, changed=lambda: None)
+    job = AnswerJob(piped, history, history.create("B").id, changed=lambda: None)
     job.start()
     assert job.join(60)
     done, (turn,) = job.snapshot.finished, history.turns(job.conversation_id)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.desk.answer_job import Snapshot
-from app.desk.values import Passage
+from app.desk.values import ShownPassage
 from app.render.templating import render
 from app.web.reader import reader_html
 from app.web.regions import progress_html, stage_html
@@ -64,9 +64,9 @@ def test_one_word_is_one_word():
 def test_the_reader_does_not_repeat_a_chapters_heading():
     """It stands above the text, and most files begin the chapter with it once more."""
     book = replace(BOOK, text="ONE.\n\nOnce upon a time.", sections=(Section("One", 0, 24),))
-    page = reader_html(book, Passage())
+    page = reader_html(book, ShownPassage())
     assert page.count("<h3") == 1 and "ONE." not in page and "Once upon a time." in page
-    assert ">ONE.<" in reader_html(book, Passage(0, 4)), "what is marked is shown"
+    assert ">ONE.<" in reader_html(book, ShownPassage(0, 4)), "what is marked is shown"
 
 
 def test_the_place_to_drop_a_book_names_every_format_that_opens():

@@ -11,20 +11,20 @@ import pytest
 from app.desk.answer_job import Snapshot
 from app.desk.assembly import SAVE_WAIT_S
 from app.desk.retelling import retold
-from app.desk.values import Moving, Opening
-from app.models.catalogue import chosen, remember
-from app.models.local_files import Choosing, Looking, own_files
-from app.models.progress import Fetching, Pace, Stages
+from app.desk.values import FolderMove, ImportedFile
+from app.models.catalogue import chosen, remember_model
+from app.models.local_files import FileInspection, FolderChoice, own_files
+from app.models.progress import DownloadSpeed, StageEstimate, Transfer
 from app.render.templating import render
-from app.store.relocation import Move
+from app.store.relocation import Relocation
 from app.web.models import fetching_html, looking_html, model_files_html
 from app.web.page import Page
 from app.web.regions import header_html, moving_html, progress_html, stage_html
 from app.web.stats_panel import panel_html
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.config import Settings
-from core.events import Loading, Prefill, Preparing, Reading, Stats
-from core.model.store.discovery import Found, found_below
+from core.events import Loading, Prefill, Preparing, ReadingStep, Stats
+from core.model.store.discovery import FoundModel, found_below
 from core.model.store.embedded import NAME as EMBEDDED
 from core.sandbox.process import CallCancelled
 from tests.support.fake_runtime import wait_until
@@ -51,7 +51,7 @@ def test_a_model_that_is_not_waited_for_gives_way_to_the_one_before(desk, engine
     """Also at later starts: the model that took too long is not the chosen one any more."""
     desk.models.look_again()
     for before in (None, "Qwen3-4B-Instruct-2507"):
-        remember(before)
+        remember_model(before)
         engine.load_s, engine.model_name = 5.0, "another"
         desk.model_choice.use(EMBEDDED)
         wait_until(lambda: engine.state == "loading")
@@ -83,8 +83,8 @@ def test_a_first_load_can_be_called_off_and_begun_again(desk, engine, action):
     assert Settings() == desk.preferences.settings
 
 
-FILE = Opening(Path("x"), "x.pdf", "Reading scanned pages", 0.25, left_s=72.0)
-MOVE = Moving(Move(Path("/old"), Path("/new"), 90, False), 30, 72.0)
+FILE = ImportedFile(Path("x"), "x.pdf", "Reading scanned pages", 0.25, left_s=72.0)
+MOVE = FolderMove(Relocation(Path("/old"), Path("/new"), 90, False), 30, 72.0)
 PLAINLY = Stats(mode="triforce", new_tokens=9, tokens_per_s=3.0)
 # What takes under a second is not here. Measured once on 2026-11-22 on two busy cores, with a conversation of
 # 600 turns and 31 books of 35,524 words: opening a book of the shelf 0.15 s, the page .56, finding in a book
@@ -111,20 +111,24 @@ WAITS = {
     "memory for a book is made ready": (
         progress_html(
             Snapshot(
-                "preparing", reading=Reading(1, 1, "One"), preparing=Preparing(12 * 10**9, 60 * 10**9, 72.0)
+                "preparing",
+                reading=ReadingStep(1, 1, "One"),
+                preparing=Preparing(12 * 10**9, 60 * 10**9, 72.0),
             )
         ),
         ("12.0\u00a0GB of 60.0\u00a0GB", "72\u00a0s left", "stop"),
     ),
     "a book is read": (
-        progress_html(Snapshot("prefill", reading=Reading(1, 1, "One"), prefill=Prefill(5, 9, 1.0, 72.0))),
+        progress_html(
+            Snapshot("prefill", reading=ReadingStep(1, 1, "One"), prefill=Prefill(5, 9, 1.0, 72.0))
+        ),
         ("Reading: One", "72\u00a0s left", "stop"),
     ),
     "a summary is told part by part": (
         progress_html(
             Snapshot(
                 "prefill",
-                reading=Reading(2, 9, "Two", "part summary", left_s=72.0),
+                reading=ReadingStep(2, 9, "Two", "part summary", left_s=72.0),
                 prefill=Prefill(5, 9, 1.0, 3.0),
             )
         ),
@@ -135,23 +139,23 @@ WAITS = {
         ("Plain decoding writes", "72\u00a0s left", "stop"),
     ),
     "a model is downloaded": (
-        fetching_html(Fetching("Qwen", "Downloading", 0.5, bytes_per_s=9.0, left_s=72.0)),
+        fetching_html(Transfer("Qwen", "Downloading", 0.5, bytes_per_s=9.0, left_s=72.0)),
         ("Downloading", "72\u00a0s left", "pause-model"),
     ),
     "what was downloaded is checked": (
-        fetching_html(Fetching("Qwen", "Checking x.gguf", 0.5, bytes_per_s=9.0, left_s=72.0)),
+        fetching_html(Transfer("Qwen", "Checking x.gguf", 0.5, bytes_per_s=9.0, left_s=72.0)),
         ("Checking x.gguf", "72\u00a0s left", "pause-model"),
     ),
     "a model is copied or moved": (
-        fetching_html(Fetching("Qwen", "Copying", 0.5, "copying", bytes_per_s=9.0, left_s=72.0)),
+        fetching_html(Transfer("Qwen", "Copying", 0.5, "copying", bytes_per_s=9.0, left_s=72.0)),
         ("Copying", "72\u00a0s left", "stop-copying"),
     ),
     "a model file of one's own is looked at": (
-        looking_html(Looking("/home/ann/my.gguf", 72.0)),
+        looking_html(FileInspection("/home/ann/my.gguf", 72.0)),
         ("Looking at /home/ann/my.gguf", "72\u00a0s at most", "stop-looking"),
     ),
     "models of other programs are looked for": (
-        model_files_html(Choosing(searching_s=72.0)),
+        model_files_html(FolderChoice(searching_s=72.0)),
         ("Looking for models", "72\u00a0s at most", "stop-searching"),
     ),
     "the data folder is moved": (moving_html(MOVE), ("Moving your data", "72\u00a0s left", "decline-move")),
@@ -167,7 +171,7 @@ def test_every_wait_has_words_the_time_left_and_a_way_out(wait):
 def test_the_time_left_of_a_stage_is_that_stages_own():
     """A file's text is read at one pace, its scanned pages at another."""
     now = [0.0]
-    stages = Stages(lambda: now[0])
+    stages = StageEstimate(lambda: now[0])
     assert stages.left_s("Reading pages", 0.0) is None
     now[0] = 2.0
     assert stages.left_s("Reading pages", 0.5) == pytest.approx(2.0)
@@ -180,7 +184,7 @@ def test_the_time_left_of_a_stage_is_that_stages_own():
 def test_a_download_that_came_to_its_end_does_not_hide_how_long_it_is_checked():
     """It began at nothing again, and what had been fetched before stood for its pace."""
     now = [0.0]
-    pace = Pace(1000, lambda: now[0])
+    pace = DownloadSpeed(1000, lambda: now[0])
     for now[0], fraction in ((0.0, 0.5), (10.0, 1.0), (10.1, 0.0)):
         told = pace.at(fraction)
     assert told == (None, None)
@@ -272,7 +276,7 @@ def test_the_file_that_was_chosen_last_is_the_one_that_is_looked_at(desk, kept_l
 
 
 def test_a_search_for_models_can_be_ended_and_shows_what_it_found(desk, monkeypatch):
-    found = Found(Path("/models/one.gguf"), "one", "Jan", 5)
+    found = FoundModel(Path("/models/one.gguf"), "one", "Jan", 5)
 
     def search(_named, *, should_stop):
         wait_until(should_stop)
@@ -304,8 +308,8 @@ def test_a_walk_through_folders_ends_when_it_is_told_to(tmp_path):
 def test_what_was_said_is_retold_with_its_time(opened):
     """The bar stood at the end, with no time left, while the summary was written."""
     desk, engine = opened(pace=0.01, prefill_steps=2)
-    asked, kept = Ask("And then?", book=desk.books.current), []
-    told = retold(engine, asked, (Exchange("Who?", "The keeper."),), keep=kept.append)
+    asked, kept = Request("And then?", book=desk.books.current), []
+    told = retold(engine, asked, (HistoryTurn("Who?", "The keeper."),), keep=kept.append)
     stages = [one for one in told if isinstance(one, Loading)]
     read = max(at for at, one in enumerate(stages) if one.fraction == 1.0)
     writing = stages[read + 1 :]

@@ -15,9 +15,9 @@ import torch
 
 from core.ask import Params
 from core.assembly import models
-from core.assembly.cache_factory import Room
+from core.assembly.cache_factory import CacheFactory
 from core.assembly.engines import build_engine
-from core.backend.base import Memory
+from core.backend.base import DeviceMemory
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import products
 from core.backend.shared.compiled import COARSE, PRODUCTS
@@ -33,9 +33,9 @@ from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
 from core.hardware.probe import probe
 from core.model.shapes import ModelShape
 from core.planning.budget import KEPT_FREE, KV_ON_CHIP
-from core.planning.offers import choose
+from core.planning.offers import choose_model
 from core.planning.plan import BudgetLine, Plan
-from core.planning.planner import plan as make_plan
+from core.planning.planner import make_plan
 from core.text.words import GB
 from tests.support.tiny import PLAN, VOCAB, oracle
 
@@ -71,8 +71,8 @@ class SmallDevice(CpuBackend):
     def out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, OutOfMemory)
 
-    def memory(self) -> Memory:
-        return Memory(used_bytes=10**6, free_bytes=self.free)
+    def memory(self) -> DeviceMemory:
+        return DeviceMemory(used_bytes=10**6, free_bytes=self.free)
 
     def release(self) -> None:
         self.released += 1
@@ -179,7 +179,7 @@ def test_a_kernel_that_failed_its_trial_on_this_cpu_is_known_to_the_next_plan(
     settings = Settings(model=str(folder), context_tokens=256, weights=8)
 
     def started() -> Plan:
-        plan = choose(probe(home, measure=False), settings, is_downloaded=lambda one: True).plan
+        plan = choose_model(probe(home, measure=False), settings, is_downloaded=lambda one: True).plan
         build_engine(plan, settings, folder)
         return plan
 
@@ -373,7 +373,7 @@ def test_without_another_plan_there_is_nothing_to_give():
     class Model:
         backend = CpuBackend()
 
-    assert Room(OFFLOADED, Settings(), Model()).give_way() is None
+    assert CacheFactory(OFFLOADED, Settings(), Model()).give_way() is None
 
 
 # ---- snapshots ---------------------------------------------------------------------------------------------

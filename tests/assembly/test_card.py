@@ -11,16 +11,16 @@ import torch
 
 from core.assembly.models import cpu_backend
 from core.backend.cpu.backend import CpuBackend, PlainCopies
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.hardware.gpus import imagined_gpu
 from core.selftest import device
-from core.selftest.device import Finding, check, devices, format_findings, verdict
+from core.selftest.device import CheckResult, check_device, devices, format_findings, verdict
 from tests.support.fake_cuda import FakeCuda
 from tests.support.recording import RecordingBackend
 
 
-def findings(backend: CpuBackend, exact: CpuBackend | None = None, **more: object) -> dict[str, Finding]:
-    return {one.what: one for one in check(backend, exact or CpuBackend(), **more)}
+def findings(backend: CpuBackend, exact: CpuBackend | None = None, **more: object) -> dict[str, CheckResult]:
+    return {one.what: one for one in check_device(backend, exact or CpuBackend(), **more)}
 
 
 @pytest.fixture(autouse=True)
@@ -101,11 +101,11 @@ def sees_codes_badly(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, lengt
     return backend.attend_part(q, k, v, length=length, causal=causal)
 
 
-def another_matrix(parts: list[Planes], bias: torch.Tensor | None):
+def another_matrix(parts: list[QuantizedMatrix], bias: torch.Tensor | None):
     return CpuBackend().coded([replace(part, middle=part.middle + 1) for part in parts], bias)
 
 
-def other_rows(planes: Planes):
+def other_rows(planes: QuantizedMatrix):
     return CpuBackend().coded_rows(planes.picked(torch.arange(planes.rows - 1, -1, -1)))
 
 
@@ -168,7 +168,7 @@ def test_a_card_that_fails_for_good_ends_the_check():
     one = Broken("attend_part", has_none)
     lost = iter((False, True))  # behind the numbers, and behind attention
     one.lost = lambda: next(lost)
-    found = list(check(one, CpuBackend()))
+    found = list(check_device(one, CpuBackend()))
     assert [finding.ok for finding in found] == [True, False, False]
     assert found[-1].what == "the card" and "Run this again" in found[-1].said
     assert verdict(found).startswith("Not sound: ")

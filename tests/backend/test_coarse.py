@@ -18,12 +18,12 @@ from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.layers import NativeLayers, native_layers
 from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
 from core.backend.cpu.native.products import NativeProducts, coarse_products, native_products
-from core.backend.shared.quantized import CHUNK, SPAN, Planes
+from core.backend.shared.quantized import CHUNK, SPAN, QuantizedMatrix
 from core.cache.full import FullKVCache
 from core.decoding.decoder import Round
 from core.hardware.cpu import cpu_flags
 from core.model.llama import LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.selftest.random_model import RandomWeights, random_config
 from tests.support.quantized_inputs import KINDS, inputs, matrix
 from tests.support.tiny import PLAN, engine
@@ -79,7 +79,7 @@ def test_largest_codes_and_inputs_do_not_overflow(kernel):
     """Four of the largest products in a lane, of either sign."""
     for code in (-128, 127):
         low = torch.full((4, 512), code, dtype=torch.int8)
-        given = Planes(8, CHUNK, low, torch.ones(4, 512 // CHUNK, dtype=torch.float16))
+        given = QuantizedMatrix(8, CHUNK, low, torch.ones(4, 512 // CHUNK, dtype=torch.float16))
         for sign in (-1.0, 1.0):
             assert torch.allclose(
                 kernel.multiply(torch.full((1, 512), sign), [given]), torch.full((1, 4), 512.0 * code * sign)
@@ -132,13 +132,13 @@ class InCodes(CpuBackend):
         groups = weight.float().view(weight.shape[0], -1, CHUNK)
         scale = (groups.abs().amax(-1) / 127).half()
         codes = (groups / scale.float().unsqueeze(-1)).round().clamp(-127, 127)
-        return self.coded([Planes(8, CHUNK, codes.to(torch.int8).view(weight.shape), scale)], bias)
+        return self.coded([QuantizedMatrix(8, CHUNK, codes.to(torch.int8).view(weight.shape), scale)], bias)
 
 
 class Liar(NativeProducts):
     """Products of nothing."""
 
-    def multiply(self, x: torch.Tensor, parts: Sequence[Planes], bias: torch.Tensor | None = None):
+    def multiply(self, x: torch.Tensor, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None):
         return -super().multiply(x, parts, bias) + 0.3
 
 
@@ -156,7 +156,7 @@ def made(*, coarse: NativeProducts | None, layers: NativeLayers | None = None, b
         coarse=coarse,
         layers=layers,
     )
-    return build(config, RandomWeights(config, deviation=0.2), held, positions=1024)
+    return build_model(config, RandomWeights(config, deviation=0.2), held, positions=1024)
 
 
 def logits(model: LlamaModel, n: int) -> torch.Tensor:
@@ -184,7 +184,7 @@ def test_where_nothing_is_quicker_there_is_one_model(kernel):
     for model in (
         made(coarse=None),
         made(coarse=kernel, backend=CpuBackend),
-        build(*_plain(), CpuBackend(coarse=kernel), positions=64),
+        build_model(*_plain(), CpuBackend(coarse=kernel), positions=64),
     ):
         assert model.drafting is model
 

@@ -16,11 +16,11 @@ from core.backend.cpu import quantized_linear
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton import product_trial
 from core.backend.cuda.triton.build import Variant, variants
-from core.backend.cuda.triton.driver import Driver, read
-from core.backend.cuda.triton.products import CodeProducts, Products, _split_chunks
+from core.backend.cuda.triton.driver import CudaDriver, read_kernel
+from core.backend.cuda.triton.products import CardProducts, QuantizedProducts, _split_chunks
 from core.backend.cuda.triton.sizes import BITS
 from core.backend.shared.compiled import PRODUCTS
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.cache.full import FullKVCache
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import BITS as KINDS
@@ -48,9 +48,9 @@ def executor(request) -> str:
     return request.param
 
 
-def products(executor: str, dtype: torch.dtype = torch.bfloat16) -> Products:
-    driver = Driver(Library(EXECUTORS[executor]))
-    return Products({bits: CodeProducts(driver, dtype, bits, stream=lambda: 0) for bits in BITS})
+def products(executor: str, dtype: torch.dtype = torch.bfloat16) -> CardProducts:
+    driver = CudaDriver(Library(EXECUTORS[executor]))
+    return CardProducts({bits: QuantizedProducts(driver, dtype, bits, stream=lambda: 0) for bits in BITS})
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
@@ -107,9 +107,9 @@ def test_a_row_among_many_is_computed_as_alone():
             taken.append((grid[1:], rows, first, total, chunks, each, variant.constants["CHUNKS"]))
         promise(variant, grid, numbers)
 
-    made = CodeProducts(Driver(Library(look)), torch.bfloat16, 4, stream=lambda: 0)
+    made = QuantizedProducts(CudaDriver(Library(look)), torch.bfloat16, 4, stream=lambda: 0)
     for n in (1, 2, 16, 17, 40):
-        Products({4: made}).multiply(inputs(n, 1280, torch.bfloat16), [matrix("Q4_K", 67, 1280)])
+        CardProducts({4: made}).multiply(inputs(n, 1280, torch.bfloat16), [matrix("Q4_K", 67, 1280)])
     assert len(taken) == 5 and len(set(taken)) == 1 and taken[0][0] == (2, 3)
 
 
@@ -136,7 +136,7 @@ def test_a_weight_is_rounded_as_torch_rounds_it(variant: Variant):
     """A driver may fuse a product and a sum unless each says how it is rounded; then weights would differ in
     a last bit from those of prefill by torch.
     """
-    text = read(variant.name).ptx.decode("ascii")
+    text = read_kernel(variant.name).ptx.decode("ascii")
     assert "fma" not in text and "mul.f32" not in text and "add.f32" not in text
     assert "mul.rn.f32" in text and "add.rn.f32" in text
 
@@ -154,18 +154,20 @@ def card(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F8
 
 
 def backend_with(monkeypatch, library: Library | None, dtype: torch.dtype = torch.bfloat16) -> CudaBackend:
-    def opened() -> Driver:
+    def opened() -> CudaDriver:
         if library is None:
             raise OSError("libcuda.so.1: cannot open shared object file")
-        return Driver(library)
+        return CudaDriver(library)
 
-    monkeypatch.setattr(Driver, "open", opened)
+    monkeypatch.setattr(CudaDriver, "open", opened)
     backend = CudaBackend(dtype)
     backend.device = torch.device("cpu")
     return backend
 
 
-def layer_error(backend: CudaBackend, parts: list[Planes], n: int, bias: torch.Tensor | None = None) -> float:
+def layer_error(
+    backend: CudaBackend, parts: list[QuantizedMatrix], n: int, bias: torch.Tensor | None = None
+) -> float:
     """Of a layer in the backend, against its rounded weights, in shares of what rounding allows."""
     weights = torch.cat([part.decoded() for part in parts]).to(backend.dtype).double()
     x = inputs(n, parts[0].columns, backend.dtype)

@@ -16,16 +16,16 @@ from core.backend.cpu.backend import PlainCopies
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton import trial
 from core.backend.cuda.triton.build import Variant
-from core.backend.cuda.triton.driver import Driver
+from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared import blockwise
 from core.backend.shared.compiled import CODED_KV
-from core.backend.shared.kv_rows import as_rows, numbers
+from core.backend.shared.kv_rows import as_rows, dequantized
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding.refresh import RetrievalRefresh
 from core.errors import DeviceLost
-from core.hardware.measured import Measurements, Trials, trials_on
+from core.hardware.measured import DeviceTrials, Measurements, trials_on
 from tests.support.cuda_device import Device, Stream
 from tests.support.engine_runs import PROMPT
 from tests.support.fake_driver import Grid, Library, promise
@@ -59,12 +59,12 @@ def on_the_cpu(
 ) -> CudaBackend:
     """Its tensors lie where there is memory. No library: there is no driver."""
 
-    def opened() -> Driver:
+    def opened() -> CudaDriver:
         if library is None:
             raise OSError("libcuda.so.1: cannot open shared object file")
-        return Driver(library)
+        return CudaDriver(library)
 
-    monkeypatch.setattr(Driver, "open", opened)
+    monkeypatch.setattr(CudaDriver, "open", opened)
     backend = CudaBackend(dtype)
     backend.device = torch.device("cpu")
     return backend
@@ -284,7 +284,7 @@ def test_codes_that_the_kernel_reads_wrongly_are_decoded(card: Device, monkeypat
     assert backend.refused == {CODED_KV}
     q, k, v = material(5, 100, dim=64, dtype=DTYPE)
     rows = [as_rows(part, 64, torch.int8) for part in (k, v)]
-    want, _ = dense(q, *(numbers(part, 64, DTYPE) for part in rows), 100, True)
+    want, _ = dense(q, *(dequantized(part, 64, DTYPE) for part in rows), 100, True)
     assert torch.allclose(backend.attend(q, *rows, length=100, causal=True).double(), want, atol=3e-2)
 
 
@@ -298,7 +298,7 @@ def test_a_kernel_that_kills_the_card_on_trial_is_left_out_at_the_next_start(
 
     def started(library: Library) -> CudaBackend:
         backend = on_the_cpu(monkeypatch, library)
-        backend._trials = Trials(Measurements(tmp_path), backend.name)
+        backend._trials = DeviceTrials(Measurements(tmp_path), backend.name)
         return backend
 
     with monkeypatch.context() as broken:
@@ -314,4 +314,4 @@ def test_a_kernel_that_kills_the_card_on_trial_is_left_out_at_the_next_start(
     Measurements(tmp_path).forget(trials_on(backend.name))
     library.launched.clear()
     started(library).prepare(6, 2, 64)
-    assert library.launched and not Trials(Measurements(tmp_path), backend.name).broke("any")
+    assert library.launched and not DeviceTrials(Measurements(tmp_path), backend.name).broke("any")

@@ -15,15 +15,15 @@ from functools import partial
 import pytest
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import NativeAttention
 from core.backend.cpu.native.library import library_path, torch_openmp
 from core.backend.cuda.triton.attention import DecodeAttention
-from core.backend.cuda.triton.driver import Driver
+from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared import blockwise, library_attention
-from core.backend.shared.kv_rows import CODES, as_rows, numbers
-from core.backend.shared.merge import joined, merge
+from core.backend.shared.kv_rows import CODES, as_rows, dequantized
+from core.backend.shared.merge import merge, merge_all
 from tests.support.attention_cases import CASES, HERE, LONG, ROUNDED
 from tests.support.fake_driver import EXECUTORS, Library
 from tests.support.reference import dense, material, seen_to
@@ -48,7 +48,7 @@ def compiled(
     executor: str, dtype: torch.dtype, dim: int, *, rows: torch.dtype | None = None
 ) -> DecodeAttention:
     """The GPU's kernel, its launches done by one of the stand-ins."""
-    driver = Driver(Library(EXECUTORS[executor]))
+    driver = CudaDriver(Library(EXECUTORS[executor]))
     return DecodeAttention(driver, torch.device("cpu"), dtype, dim, rows=rows, stream=lambda: 0)
 
 
@@ -111,7 +111,7 @@ def laid(kind: Kind, *parts: torch.Tensor) -> list[torch.Tensor]:
 
 def meant(kind: Kind, dim: int, *rows: torch.Tensor) -> list[torch.Tensor]:
     """What they stand for."""
-    return [numbers(part, dim, torch.float32) if kind.codes else part for part in rows]
+    return [dequantized(part, dim, torch.float32) if kind.codes else part for part in rows]
 
 
 def each(*dtypes: torch.dtype, having: str) -> list[object]:
@@ -241,14 +241,14 @@ def test_attention_leaves_sums_of_chunks(
     scores[:, length - n + 1 if causal else length :] = -torch.inf
     scores = torch.nn.functional.pad(scores, (0, -scores.shape[1] % chunk), value=-torch.inf)
     want = scores.unflatten(1, (-1, chunk)).logsumexp(2)
-    sums = Sums(chunk)
+    sums = ScoreRequest(chunk)
     got = made.attend_part(q, k, v, length=length, causal=causal, sums=sums)
     plain = made.attend_part(q, k, v, length=length, causal=causal)
     assert all(torch.allclose(*pair, atol=2e-6) for pair in zip(got, plain, strict=True))
     assert sums.found.dtype == torch.float32 and sums.found.shape == want.shape
     assert torch.allclose(sums.found.double(), want, atol=LSE)
     if not causal:
-        more = Sums(chunk)
+        more = ScoreRequest(chunk)
         made.attend_more(got, q, k, v, length=length, sums=more)
         assert torch.equal(more.found, sums.found)
 
@@ -315,5 +315,5 @@ def test_merging_is_the_same_pair_by_pair_and_all_at_once():
     parts = [CpuBackend().attend_part(q, k[i : i + 1], v[i : i + 1], length=32, causal=False) for i in (0, 1)]
     out, lse = merge(*parts[0], *parts[1])
     outs, sums = (torch.stack(side) for side in zip(*parts, strict=True))
-    assert torch.allclose(out, joined(outs, sums), atol=1e-6)
+    assert torch.allclose(out, merge_all(outs, sums), atol=1e-6)
     assert torch.allclose(lse, sums.logsumexp(0), atol=1e-6)

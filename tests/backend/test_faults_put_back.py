@@ -26,11 +26,11 @@ from core.backend.shared.blockwise import Part
 from core.backend.shared.merge import merge
 from core.hardware import gpus
 from core.planning import budget, fitting, planner
-from core.planning.costs import HostKV, Speeds
+from core.planning.costs import DeviceSpeeds, StreamedKV
 from core.planning.layout import Layout
 from core.planning.plan import BudgetLine
 from installer import torch_build
-from installer.torch_build import Build, Driver
+from installer.torch_build import Build, NvidiaDriver
 from tests.backend import test_cuda_without_a_gpu as card
 from tests.backend import test_kernels, test_peak_memory
 from tests.hardware import test_gpus
@@ -107,12 +107,12 @@ def with_bounce_blocks(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
     return (*_host_lines(layout, reserve), *([BudgetLine("bounce blocks", bounce, "RAM")] if bounce else []))
 
 
-def all_beside_the_computation(self: HostKV, speeds: Speeds) -> float:
+def all_beside_the_computation(self: StreamedKV, speeds: DeviceSpeeds) -> float:
     """As if copies of ordinary memory held nobody up."""
     return self.pinned_bytes / speeds.bus + self.pageable_bytes / speeds.pageable_bus
 
 
-def whatever_the_driver(driver: Driver | None, **more: str) -> Build:
+def whatever_the_driver(driver: NvidiaDriver | None, **more: str) -> Build:
     """A new card gets the newest build, behind an old driver too."""
     new = driver is not None and driver.capability >= (10, 0)
     return _choose(replace(driver, version=(580,)) if new else driver, **more)
@@ -127,7 +127,7 @@ def copied_and_left(self: CudaCopies, target: torch.Tensor, source: torch.Tensor
 
 
 _pool, _ready, _backend = PinnedPool.__init__, PinnedPool.ready, CudaBackend.__init__
-_host_lines, _choose = budget.host_lines, torch_build.choose
+_host_lines, _choose = budget.host_lines, torch_build.choose_build
 FULL_DEVICE = card.FULL[1]
 # what is put back (in one place or several), and the test that finds it
 FAULTS = {
@@ -192,7 +192,10 @@ FAULTS = {
         lambda _cuda, _patch: test_wishes.test_windows_pins_two_fifths(),
     ),
     "G: ordinary memory is copied beside the computation": (
-        [(HostKV, "stream_s", all_beside_the_computation), (HostKV, "held_up_s", lambda self, speeds: 0.0)],
+        [
+            (StreamedKV, "stream_s", all_beside_the_computation),
+            (StreamedKV, "held_up_s", lambda self, speeds: 0.0),
+        ],
         lambda *_: test_shapes_and_costs.test_what_is_not_page_locked_hides_behind_nothing(),
     ),
     "H: cards are numbered by their speed": (
@@ -206,7 +209,7 @@ FAULTS = {
     "H: a build that the driver is too old for": (
         [(test_torch_build, "choose", whatever_the_driver)],
         lambda *_: test_torch_build.test_the_build_follows_driver_and_gpu(
-            Driver((570, 124), (12, 0)), "linux", "cu128"
+            NvidiaDriver((570, 124), (12, 0)), "linux", "cu128"
         ),
     ),
 }

@@ -105,9 +105,14 @@ def test_without_flash_the_efficient_kernel_is_used(monkeypatch: pytest.MonkeyPa
     """It passes the same trial; without it plain products are left."""
     for name in ("by_flash_attn", "by_torch"):
         monkeypatch.setattr(library_attention, name, that_is_not_there)
-    assert library_attention.choose(torch.device("cpu"), torch.float32, 16) is library_attention.by_matmul
+    assert (
+        library_attention.choose_kernel(torch.device("cpu"), torch.float32, 16) is library_attention.by_matmul
+    )
     monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", Efficient())
-    assert library_attention.choose(torch.device("cpu"), torch.float32, 16) is library_attention.by_efficient
+    assert (
+        library_attention.choose_kernel(torch.device("cpu"), torch.float32, 16)
+        is library_attention.by_efficient
+    )
 
 
 def aligned_to_the_first_key(
@@ -146,12 +151,14 @@ def that_is_not_there(
     "kernel", [aligned_to_the_first_key, with_a_binary_logarithm, with_padded_sums, that_is_not_there]
 )
 def test_a_kernel_that_means_something_else_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, kernel: library_attention.Kernel
+    monkeypatch: pytest.MonkeyPatch, kernel: library_attention.LibraryKernel
 ):
     """Private operations may change their meaning with any release."""
     monkeypatch.setattr(library_attention, "by_flash_attn", kernel)
     monkeypatch.setattr(library_attention, "by_torch", that_is_not_there)
-    assert library_attention.choose(torch.device("cpu"), torch.float32, 16) is library_attention.by_matmul
+    assert (
+        library_attention.choose_kernel(torch.device("cpu"), torch.float32, 16) is library_attention.by_matmul
+    )
 
 
 def test_a_kernel_that_works_is_used(monkeypatch: pytest.MonkeyPatch):
@@ -163,7 +170,7 @@ def test_a_kernel_that_works_is_used(monkeypatch: pytest.MonkeyPatch):
         return library_attention.by_matmul(q.half(), k.half(), v.half(), causal=causal)
 
     monkeypatch.setattr(library_attention, "by_flash_attn", honest)
-    assert library_attention.choose(torch.device("cpu"), torch.bfloat16, 64) is honest
+    assert library_attention.choose_kernel(torch.device("cpu"), torch.bfloat16, 64) is honest
 
 
 @pytest.mark.parametrize("rows", [slice(0, 16), slice(0, 5), slice(3, 9)])

@@ -11,7 +11,7 @@ from core.backend.cpu import backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.shared import blockwise, library_attention
-from core.backend.shared.kv_rows import CODES, as_rows, numbers, row_bytes, run_of
+from core.backend.shared.kv_rows import CODES, as_rows, dequantized, row_bytes, run_of
 from core.cache.selection import mean_key
 from core.hardware.cpu import cpu_flags
 from tests.support.reference import dense, material
@@ -22,7 +22,7 @@ KINDS = [torch.bfloat16, CODES]
 def coded(x: torch.Tensor, dtype: torch.dtype = CODES) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, the numbers that they stand for)."""
     rows = as_rows(x, x.shape[-1], dtype)
-    return rows, numbers(rows, x.shape[-1], torch.float32)
+    return rows, dequantized(rows, x.shape[-1], torch.float32)
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 96, 128])
@@ -47,7 +47,7 @@ def test_rows_stay_what_they_are():
     rows, back = coded(x)
     assert torch.equal(as_rows(back, 64, CODES), rows) and as_rows(rows, 64, CODES) is rows
     assert torch.equal(as_rows(x[5:6], 64, CODES), rows[5:6])
-    assert numbers(back, 64, torch.float32) is back
+    assert dequantized(back, 64, torch.float32) is back
 
 
 def in_blocks() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:

@@ -18,14 +18,14 @@ from core.backend.cpu.native.library import instruction_sets, library_path, torc
 from core.backend.cpu.native.products import NativeProducts, native_products
 from core.backend.shared.compiled import SHORT_PASS_ROWS
 from core.backend.shared.kv_rows import CODES
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware.cpu import cpu_flags
 from core.model.llama import Layer, LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.selftest.random_model import RandomWeights, random_config
 
 LIBRARY = library_path("layers")
@@ -79,7 +79,7 @@ def made(kernel: NativeLayers | None, *, head_dim: int = 64, biases=False, norms
     )
     native, products = (kernel.attention, kernel.products) if kernel else (None, None)
     backend = CpuBackend(storage=torch.bfloat16, native=native, products=products, layers=kernel)
-    return build(config, Weights(config, biases=biases, norms=norms), backend, positions=1024)
+    return build_model(config, Weights(config, biases=biases, norms=norms), backend, positions=1024)
 
 
 def one_by_one(model: LlamaModel) -> LlamaModel:
@@ -252,7 +252,7 @@ def test_other_weights_go_layer_by_layer(kernel):
             products=kernel.products,
             layers=kernel,
         )
-        return build(changed, RandomWeights(changed), backend, positions=64)._in_one
+        return build_model(changed, RandomWeights(changed), backend, positions=64)._in_one
 
     assert prepared(config) is not None
     assert prepared(config, storage=None) is None
@@ -293,7 +293,7 @@ def test_matrices_of_several_formats_are_one_above_the_other(kernel):
     native = {"native": kernel.attention, "products": kernel.products, "layers": kernel}
     backend = CpuBackend(torch.float32, **native)
 
-    def linear(*parts: Planes):
+    def linear(*parts: QuantizedMatrix):
         return backend.coded(list(parts), None)
 
     dice = torch.Generator().manual_seed(2)
@@ -306,7 +306,7 @@ def test_matrices_of_several_formats_are_one_above_the_other(kernel):
         None,
         None,
     )
-    built = build(config, RandomWeights(config), CpuBackend(), positions=256)
+    built = build_model(config, RandomWeights(config), CpuBackend(), positions=256)
     model = LlamaModel(
         config,
         backend,

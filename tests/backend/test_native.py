@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import attention, build
 from core.backend.cpu.native.attention import NativeAttention, native_attention
 from core.backend.cpu.native.library import torch_openmp
-from core.backend.shared.kv_rows import CODES, as_rows, numbers
+from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.hardware.cpu import cpu_flags
 from tests.support.attention_cases import HERE, LIBRARY
 from tests.support.reference import dense, material
@@ -71,7 +71,7 @@ def test_so_it_has_among_any_number_of_queries(kernel, rows, dim):
         q, k, v = material(n, length, block=128, heads=1, kv_heads=1, dim=dim, dtype=torch.float32)
         held = [as_rows(part, dim, rows) for part in (k, v)]
         out, lse = kernel.attend(q, *held, length=length, causal=True)
-        want, want_lse = dense(q, *(numbers(part, dim, torch.float32) for part in held), length, True)
+        want, want_lse = dense(q, *(dequantized(part, dim, torch.float32) for part in held), length, True)
         assert torch.allclose(out.double(), want, atol=5e-6), n
         assert torch.allclose(lse.double(), want_lse, atol=5e-6), n
         for row in {0, n // 2, n - 1}:
@@ -103,7 +103,7 @@ def test_sums_of_chunks_of_any_rows_and_groups(kernel, monkeypatch, group, rows)
     """What chunks are chosen by, over several units and whoever computes them; a cut chunk at the end."""
     q, k, _ = material(1, 2043, block=1024, heads=2 * group, kv_heads=2, dim=64, dtype=torch.float32)
     k = as_rows(k, 64, rows)
-    keys = numbers(k, 64, torch.float32).transpose(1, 2).reshape(-1, 2, 64).double()
+    keys = dequantized(k, 64, torch.float32).transpose(1, 2).reshape(-1, 2, 64).double()
     scores = torch.einsum("hd,mhd->hm", q[0].double(), keys.repeat_interleave(group, 1)) / 8
     scores[:, 2043:] = -torch.inf
     for chunk in (4, 64):
@@ -127,7 +127,7 @@ def test_sums_of_chunks_on_the_way_of_attention(kernel, n, group, rows):
         q, *pair = material(n, length, block=1024, heads=2 * group, kv_heads=2, dim=64, dtype=torch.float32)
         k, v = (as_rows(part, 64, rows) for part in pair)
         for chunk in (4, 8, 64):
-            sums = Sums(chunk)
+            sums = ScoreRequest(chunk)
             found = kernel.attend(q, k, v, length=length, causal=True, sums=sums)
             alone = kernel.attend(q, k, v, length=length, causal=True)
             assert all(torch.equal(one, other) for one, other in zip(found, alone, strict=True))
@@ -138,7 +138,7 @@ def test_sums_of_chunks_on_the_way_of_attention(kernel, n, group, rows):
 def test_chunks_that_are_no_part_of_a_tile_are_torchs(kernel):
     q, k, _ = material(1, 500, block=256, heads=4, kv_heads=2, dim=64, dtype=torch.float32)
     found = (CpuBackend(native=one).chunk_lse(q[0], k, length=500, chunk=128) for one in (kernel, None))
-    sums = Sums(128)
+    sums = ScoreRequest(128)
     CpuBackend(native=kernel).attend(q, k, k, length=500, causal=True, sums=sums)
     assert sums.found is None
     assert torch.equal(*found)
@@ -216,7 +216,7 @@ def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):
 def test_libraries_belong_to_their_source(name: str):
     """A kernel changed without being built again would be tested by nobody."""
     source, _ = build.LIBRARIES[name]
-    assert build.source_digest(source).encode() in (build.FOLDER / name).read_bytes()
+    assert build.c_source_digest(source).encode() in (build.FOLDER / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_libraries_are_what_the_source_builds(tmp_path):
     """Binaries in a repository are to be believed only as far as they can be made again, to the byte."""
     if importlib.util.find_spec("ziglang") is None:
         pytest.skip(f"no compiler: pip install ziglang=={build.COMPILER}")
-    build.build(tmp_path)
+    build.build_libraries(tmp_path)
     for name in build.LIBRARIES:
         made, kept = (
             hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (tmp_path, build.FOLDER)

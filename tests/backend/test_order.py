@@ -15,10 +15,10 @@ from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.streams import CudaCopies, contiguous_runs
 from core.cache.base import KVShape
 from core.cache.disk import SnapshotFolder
-from core.cache.host import Gather, HostKV
+from core.cache.host import HostBlocks, RowGather
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
-from core.cache.segment import Swept
+from core.cache.segment import SegmentSizes
 from core.cache.snapshot import SnapshotStore
 from tests.support.fake_cuda import FakeCuda
 from tests.support.happens import Races
@@ -27,7 +27,7 @@ from tests.tiers import first
 SHAPE, HEADS = KVShape(layers=3, kv_heads=2, head_dim=4), 4
 BLOCK, CAPACITY, FRESH = 8, 64, 6
 SPLITS = {"none": (0, None), "one layer": (1, None), "a block of two": (2, 1)}
-SWEPT = Swept(tokens=20, heads=HEADS, step=4)
+SWEPT = SegmentSizes(tokens=20, heads=HEADS, step=4)
 KINDS = {
     "whole layers": (None, torch.float32),
     "swept layers": (SWEPT, torch.float32),
@@ -172,7 +172,7 @@ def marked_too_early(self: CudaCopies) -> object:
     return before or self.last
 
 
-def gathered_without_looking(self: Gather, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+def gathered_without_looking(self: RowGather, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """The staging buffer is filled again while its last copy may still read it."""
     self._read = [self._copies.mark()] * 2
     self._copies.finish, finish = lambda mark: None, self._copies.finish
@@ -182,16 +182,20 @@ def gathered_without_looking(self: Gather, source: torch.Tensor, index: torch.Te
         self._copies.finish = finish
 
 
-_gather = Gather.__call__
+_gather = RowGather.__call__
 
 
-def stored_past_the_copies(self: HostKV, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
+def stored_past_the_copies(
+    self: HostBlocks, block: int, inside: int, k: torch.Tensor, v: torch.Tensor
+) -> None:
     """The host writes rows itself, without waiting for what computes them."""
     for target, source in zip(self.block(block), (k, v), strict=True):
         target[:, inside : inside + source.shape[1]] = source
 
 
-def fetched_past_the_copies(self: HostKV, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
+def fetched_past_the_copies(
+    self: HostBlocks, block: int, inside: int, k: torch.Tensor, v: torch.Tensor
+) -> None:
     """The computation's stream copies itself, past the order of the others: what lands late is missed."""
     with torch.cuda.stream(torch.cuda.Stream()):
         for target, source in zip((k, v), self.block(block), strict=True):
@@ -229,9 +233,9 @@ MUTANTS = {
     "the host does not wait": (CudaCopies, "finish", nothing),
     "a mark on the wrong stream": (CudaCopies, "mark", marked_on_the_wrong_stream),
     "a mark too early": (CudaCopies, "mark", marked_too_early),
-    "a gather that does not look": (Gather, "__call__", gathered_without_looking),
-    "the host stores rows itself": (HostKV, "store", stored_past_the_copies),
-    "blocks fetched on a stream of their own": (HostKV, "fetch", fetched_past_the_copies),
+    "a gather that does not look": (RowGather, "__call__", gathered_without_looking),
+    "the host stores rows itself": (HostBlocks, "store", stored_past_the_copies),
+    "blocks fetched on a stream of their own": (HostBlocks, "fetch", fetched_past_the_copies),
     "settling without landing": (OffloadedKVCache, "_settle", not_settled),
     "a book is stored before its rows have landed": (
         OffloadedKVCache,

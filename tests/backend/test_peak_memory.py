@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.assembly.cache_factory import Room
+from core.assembly.cache_factory import CacheFactory
 from core.assembly.cache_factory import slack as rows_to_spare
 from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVStore, TargetKVCache
@@ -19,11 +19,11 @@ from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import from_source
 from core.model.llama import LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.model.shapes import ModelShape
 from core.planning import budget, layout
 from core.planning.plan import Plan
-from core.planning.planner import plan as make_plan
+from core.planning.planner import make_plan
 from tests.support.allocator import Accounting, CachingAllocator
 from tests.support.fake_cuda import FakeCuda
 from tests.support.flash_kernel import flash
@@ -114,7 +114,7 @@ class Card:
         backend = cuda.backend(torch.bfloat16, on="meta")
         backend._kernels[128] = flash
         self._leave_out(backend)
-        self.model: LlamaModel = build(
+        self.model: LlamaModel = build_model(
             from_source(source, name=name, eos=None),
             NoWeights(SHAPES[name], accounting),
             backend,
@@ -122,7 +122,7 @@ class Card:
         )
         # as the product does: the middle level's memory when the model is loaded, then the cache
         store = self._retrieval(FullKVCache(self.model.config.kv_shape, 256, backend)).store
-        self.cache = Room(self.plan, self.settings, self.model).new_cache(CONTEXT)
+        self.cache = CacheFactory(self.plan, self.settings, self.model).new_cache(CONTEXT)
         self.retrieval = self._retrieval(self.cache, store)
 
     def _retrieval(self, source: TargetKVCache, store: KVStore | None = None) -> RetrievalKVCache:

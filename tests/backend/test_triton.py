@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.cuda.triton import build, driver
 from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _splits
 from core.backend.cuda.triton.build import Variant, variants
-from core.backend.cuda.triton.driver import Driver, DriverError
+from core.backend.cuda.triton.driver import CudaDriver, DriverError
 from core.backend.cuda.triton.sizes import ARCHIVE, MOST_SPLITS, TILE_ROWS
 from core.backend.shared.compiled import ROW_TILE
 from core.paths import ROOT
@@ -37,7 +37,7 @@ def test_files_are_those_of_the_source():
     """A kernel changed without being built again would be tested by nobody."""
     with zipfile.ZipFile(ARCHIVE) as archive:
         assert {one.name for one in variants()} == set(archive.namelist())
-    assert {driver.read(one.name).source for one in variants()} == {build.source_digest()}
+    assert {driver.read_kernel(one.name).source for one in variants()} == {build.triton_source_digest()}
 
 
 def test_the_planner_counts_the_tiles_that_are_compiled():
@@ -48,7 +48,7 @@ def test_the_planner_counts_the_tiles_that_are_compiled():
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_file_says_how_it_is_launched(variant: Variant):
     """By its own PTX: threads, arguments, 16-bit tensor cores, cards and drivers that take it."""
-    made = driver.read(variant.name)
+    made = driver.read_kernel(variant.name)
     text = made.ptx.decode("ascii")
     assert made.entry == variant.function and int(re.search(r"\.reqntid (\d+)", text)[1]) == 32 * made.warps
     assert made.given < len(made.params) and set(made.params[made.given :]) == {"u64"}
@@ -75,7 +75,7 @@ def test_a_damaged_kernel_is_not_loaded(tmp_path: Path, harm):
     with zipfile.ZipFile(ARCHIVE) as archive:
         archived(broken, name, harm(archive.read(name)))
     with pytest.raises(ValueError, match="damaged"):
-        driver.read(name, broken)
+        driver.read_kernel(name, broken)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_no_kernel_comes_out_of_a_damaged_archive(tmp_path: Path, harm):
     broken = tmp_path / "kernels.zip"
     broken.write_bytes(harm(ARCHIVE.read_bytes()))
     with pytest.raises(ValueError, match="damaged"):
-        driver.read(next(variants()).name, broken)
+        driver.read_kernel(next(variants()).name, broken)
 
 
 def test_the_drivers_refusal_comes_in_its_own_words():
@@ -107,7 +107,7 @@ def test_the_drivers_refusal_comes_in_its_own_words():
 
 
 def made(library: Library, dtype: torch.dtype = torch.float16, dim: int = 64) -> DecodeAttention:
-    return DecodeAttention(Driver(library), CPU, dtype, dim, stream=lambda: 77)
+    return DecodeAttention(CudaDriver(library), CPU, dtype, dim, stream=lambda: 77)
 
 
 def test_launches_go_to_the_stream_that_computes_and_are_two():
@@ -117,7 +117,7 @@ def test_launches_go_to_the_stream_that_computes_and_are_two():
     total = kernel.attend_part(q, k, v, length=300, causal=True)
     kernel.attend_more(total, q, k, v, length=300)
     kernel.attend(q, k, v, length=300, causal=True)
-    kernel.attend(q, k, v, length=300, causal=True, sums=Sums(8))
+    kernel.attend(q, k, v, length=300, causal=True, sums=ScoreRequest(8))
     assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * 4
     assert {stream for *_, stream in library.launched} == {77}
 
@@ -143,7 +143,7 @@ def test_what_it_does_not_take():
 def test_which_sums_of_chunks_are_left(chunk: int, blocks: int, block_tokens: int, chunks: int):
     """Those that a plan has by itself always; none that would lie across two blocks."""
     assert _chunks(chunk, blocks, block_tokens) == chunks
-    kernel, sums = made(Library(promise)), Sums(chunk)
+    kernel, sums = made(Library(promise)), ScoreRequest(chunk)
     q, k, v = material(2, 20, block=block_tokens, blocks=blocks, dim=64, dtype=torch.float16)
     kernel.attend(q, k, v, length=20, causal=True, sums=sums)
     assert (sums.found is None) == (chunks == 0)
@@ -179,7 +179,7 @@ def test_every_card_that_is_served_has_room(card: int, tmp_path: Path):
     assembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
     for variant in variants():
         source = tmp_path / "kernel.ptx"
-        source.write_bytes(driver.read(variant.name).ptx)
+        source.write_bytes(driver.read_kernel(variant.name).ptx)
         said = subprocess.run(
             [assembler, "--verbose", f"--gpu-name=sm_{card}", source, "-o", tmp_path / "out"],
             capture_output=True,

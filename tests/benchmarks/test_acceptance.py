@@ -6,10 +6,18 @@ import pytest
 import torch
 
 from benchmarks.quality import acceptance
-from benchmarks.quality.acceptance import CHUNK, DEFAULT_REFRESH, Row, Setup, rate, setups, tables
+from benchmarks.quality.acceptance import (
+    CHUNK,
+    DEFAULT_REFRESH,
+    RetrievalSetup,
+    Row,
+    acceptance_tables,
+    rate,
+    setups,
+)
 from benchmarks.quality.selection_policies import ByColumnSums
 from core.cache.full import FullKVCache
-from core.decoding.forced import Expected
+from core.decoding.forced import ExpectedTokens
 from core.decoding.sampling import Sampling
 from tests.support.tiny import VOCAB, engine, oracle, ours
 
@@ -21,13 +29,13 @@ def test_the_star_has_one_default_and_varies_one_thing_at_a_time():
     is beside.
     """
     made = setups(4096)
-    assert len(made) == len(set(made)) and Setup("mass", 512, CHUNK, DEFAULT_REFRESH) in made
+    assert len(made) == len(set(made)) and RetrievalSetup("mass", 512, CHUNK, DEFAULT_REFRESH) in made
     differences = {
         (one.policy != "mass") + (one.chunk != CHUNK) + (one.refresh != DEFAULT_REFRESH) for one in made
     }
     assert differences == {0, 1, 2} and {
         one for one in made if one.policy != "mass" and one.refresh != DEFAULT_REFRESH
-    } == {Setup("mean_key", budget, CHUNK, "never") for budget in (256, 1024)}
+    } == {RetrievalSetup("mean_key", budget, CHUNK, "never") for budget in (256, 1024)}
     assert max(one.budget for one in setups(1024)) == 512
 
 
@@ -46,7 +54,7 @@ def test_all_setups_along_one_text(monkeypatch: pytest.MonkeyPatch):
         text, rows = acceptance._forced(made_engine, cache, columns, "tale", 160, "book", IDS, 160, samplings)
     assert text.tokens == 20 and text.perplexity > 1 and len(rows) == 3 * len(setups(160))
     assert all(row.expected.rounds == 3 and 0 <= row.expected.rate <= 1 for row in rows)
-    assert [table.title.split(" by ")[-1] for table in tables(rows, [text])][:3] == [
+    assert [table.title.split(" by ")[-1] for table in acceptance_tables(rows, [text])][:3] == [
         "selection and budget",
         "chunk and budget",
         "refresh",
@@ -55,9 +63,9 @@ def test_all_setups_along_one_text(monkeypatch: pytest.MonkeyPatch):
 
 def test_texts_are_summed_before_they_are_divided():
     """A text of few tokens must not weigh as much as one of many."""
-    setup = Setup("mass", 64, 8, DEFAULT_REFRESH)
+    setup = RetrievalSetup("mass", 64, 8, DEFAULT_REFRESH)
     rows = [
-        Row("a", 512, "book", 0.0, setup, Expected(9.0, 10.0, 2)),
-        Row("b", 512, "book", 0.0, setup, Expected(0.0, 90.0, 20)),
+        Row("a", 512, "book", 0.0, setup, ExpectedTokens(9.0, 10.0, 2)),
+        Row("b", 512, "book", 0.0, setup, ExpectedTokens(0.0, 90.0, 20)),
     ]
     assert rate(rows, setup, 512, 0.0) == pytest.approx(0.09) and rate(rows, setup, 512, 0.6) is None

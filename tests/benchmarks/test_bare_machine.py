@@ -15,7 +15,7 @@ import platformdirs
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.card.wheels import OURS, fetch
+from benchmarks.card.wheels import OURS, fetch_wheels
 
 REPO = Path(__file__).resolve().parents[2]
 THERE = ("torch", "transformers", "safetensors", "numpy")
@@ -48,7 +48,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for wheel in fetch(Path(kept) / "bare-wheels"):
+    for wheel in fetch_wheels(Path(kept) / "bare-wheels"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(packages)
     for one in with_what_they_bring(*THERE).values():
@@ -91,6 +91,6 @@ def test_first_contact_begins(python: Path, tmp_path: Path):
 
 def test_the_wheels_are_small(python: Path, tmp_path: Path):
     """They travel with the repository."""
-    wheels = {wheel.name.split("-")[0]: wheel.stat().st_size for wheel in fetch(tmp_path)}
+    wheels = {wheel.name.split("-")[0]: wheel.stat().st_size for wheel in fetch_wheels(tmp_path)}
     assert sum(size for name, size in wheels.items() if name.replace("_", "-") in OURS) < 1_000_000
     assert sum(wheels.values()) < 4_000_000

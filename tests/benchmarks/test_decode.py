@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from benchmarks.lib import embedded
-from benchmarks.lib.level_timer import Measured, Recorder
+from benchmarks.lib.level_timer import MeasuredComposer, PassRecorder
 from benchmarks.speed import decode
-from benchmarks.speed.decode import MODES, PLAIN, Bench, Run, answers
+from benchmarks.speed.decode import MODES, PLAIN, DecodeBench, DecodeRun, mode_answers
 from benchmarks.speed.forward_times import OutOfTime
 from core.assembly.composition import Composer
 from core.backend.base import Backend
@@ -40,7 +40,7 @@ LEVELS_OF = {
 }
 
 
-class Prepared(Measured):
+class Prepared(MeasuredComposer):
     """As `build_engine` has it."""
 
     def __init__(self, *how: object) -> None:
@@ -50,18 +50,18 @@ class Prepared(Measured):
 
 def bench(
     out_of_time: Callable[[], bool] = lambda: False, backend: Backend | None = None, **plan: str
-) -> Bench:
-    recorder = Recorder()
+) -> DecodeBench:
+    recorder = PassRecorder()
     target, draft = ours(oracle(), backend=backend), ours(oracle(kv_heads=4), backend=backend)
     made = engine(
         target, draft=draft, composer=functools.partial(Prepared, recorder, replace(PLAN, **plan)), **plan
     )
-    return Bench(made, made.new_context(400), recorder, IDS, out_of_time)
+    return DecodeBench(made, made.new_context(400), recorder, IDS, out_of_time)
 
 
-def check_modes(made: Bench) -> Run:
+def check_modes(made: DecodeBench) -> DecodeRun:
     """Returns plain decoding's run."""
-    runs = list(answers(made, [PLAIN, *MODES], 0.0, tokens=24))
+    runs = list(mode_answers(made, [PLAIN, *MODES], 0.0, tokens=24))
     assert [run.mode for run in runs] == [PLAIN, *MODES]
     assert all(run.same_as_plain for run in runs)
     assert {run.mode: set(run.passes) for run in runs} == LEVELS_OF
@@ -92,7 +92,7 @@ def test_an_answer_that_is_broken_off_is_no_result():
     """Half an answer has other figures than a whole one."""
     asked = iter(range(1000))
     with pytest.raises(OutOfTime):
-        list(answers(bench(lambda: next(asked) > 6), [PLAIN], 0.0, tokens=24))
+        list(mode_answers(bench(lambda: next(asked) > 6), [PLAIN], 0.0, tokens=24))
 
 
 def test_a_prompt_is_read_once(tmp_path: Path):
@@ -114,7 +114,9 @@ def test_a_prompt_is_read_once(tmp_path: Path):
 
     def read(out_of_time: Callable[[], bool]) -> int:
         one = made()
-        return embedded.read(one, one.new_context(400), IDS, "book", out_of_time=out_of_time).snapshot_tokens
+        return embedded.read_into(
+            one, one.new_context(400), IDS, "book", out_of_time=out_of_time
+        ).snapshot_tokens
 
     asked = iter(range(1000))
     with pytest.raises(OutOfTime):
@@ -123,11 +125,11 @@ def test_a_prompt_is_read_once(tmp_path: Path):
     assert [read(lambda: False) for _ in range(2)] == [2 * PLAN.prefill_segment_tokens, len(IDS) - 1]
 
 
-def run(mode: str, tbt_ms: float, distinct: float, context: int = 1024) -> Run:
+def run(mode: str, tbt_ms: float, distinct: float, context: int = 1024) -> DecodeRun:
     passes = {"full": {"passes": 10, "rows": 3, "ms": 20.0}} | (
         {"middle": {"passes": 30, "rows": 1, "ms": 5.0}} if mode != PLAIN else {}
     )
-    return Run(context, 0.0, mode, tbt_ms, tbt_ms, tbt_ms, None, 0.9, 2.0, distinct, passes, True)
+    return DecodeRun(context, 0.0, mode, tbt_ms, tbt_ms, tbt_ms, None, 0.9, 2.0, distinct, passes, True)
 
 
 def test_looping_text_stands_apart_and_ratios_are_to_the_mean_of_plain():
@@ -140,7 +142,7 @@ def test_looping_text_stands_apart_and_ratios_are_to_the_mean_of_plain():
         run("retrieval", 16.0, 0.9),
         run(PLAIN, 22.0, 0.9),
     ]
-    varied, looping, passes, floor = decode.tables(
+    varied, looping, passes, floor = decode.decode_tables(
         runs, {1024: {"weight_bytes": 60e6, "kv_bytes": 40e6, "memory_gb_per_s": 10.0}}, "A book"
     )
     against = decode.COLUMNS.index("against plain")

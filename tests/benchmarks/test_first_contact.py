@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.card import contact_steps, first_contact
-from benchmarks.card.contact_report import page
-from benchmarks.card.contact_steps import Counter, Sheet
+from benchmarks.card.contact_report import contact_page
+from benchmarks.card.contact_steps import OutcomeCounter, Sheet
 from benchmarks.card.first_contact import DIED, DONE, HUNG, NO_TIME, STEPS, Step
 from core.hardware.gpus import imagined_hardware
 
@@ -69,12 +69,12 @@ def test_every_step_has_its_program_and_its_part_of_the_page():
     """A step that is added in one place alone would be found out on the card."""
     names = [one.name for one in STEPS]
     assert names == list(contact_steps.STEPS) and sum(one.seconds for one in STEPS) == 540
-    assert page([record(name, {}, state=DIED) for name in names]).count("(died)") == len(names)
+    assert contact_page([record(name, {}, state=DIED) for name in names]).count("(died)") == len(names)
 
 
 def test_tests_are_counted_while_they_run(tmp_path: Path):
     """Also by a module that cannot be imported, and what kills the process is named."""
-    counter = Counter(Sheet(tmp_path / "x.json"))
+    counter = OutcomeCounter(Sheet(tmp_path / "x.json"))
 
     def report(**facts: object) -> SimpleNamespace:
         facts = {"outcome": "passed", "when": "call", "longreprtext": "", "nodeid": "x", **facts}
@@ -110,7 +110,7 @@ def test_the_page_of_a_card():
             "behind 130,048 tokens": {"refused": "out of time"},
         },
     }
-    said = page([record(name, one) for name, one in found.items()])
+    said = contact_page([record(name, one) for name, one in found.items()])
     assert "Not sound: copies is broken" in said and "24.9 GB/s from host, 25.5 back" in said
     assert "| behind 8,192 tokens | 3 of 32 | 50.0 | 27.7 | 12.9 | 6.2 | 10.0 |" in said
     assert "behind 130,048 tokens: out of time" in said and "a card of 24 GiB" in said

@@ -14,7 +14,7 @@ from benchmarks.quality import llamacpp_agreement, weight_formats
 from core.backend.cpu.backend import CpuBackend
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
-from core.model.lora import save
+from core.model.lora import save_factors
 from core.model.shapes import Sizes
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import logits, wide
@@ -38,7 +38,7 @@ def test_sixteen_bits_are_the_files_own_numbers(tmp_path: Path, file: Path):
 def test_what_was_taught_is_in_them(tmp_path: Path, file: Path):
     dice, name = torch.Generator().manual_seed(1), "model.layers.1.self_attn.q_proj"
     down, up = torch.randn(2, 256, generator=dice), torch.randn(256, 2, generator=dice)
-    save(tmp_path / "adapter.safetensors", {name: (down, up)})
+    save_factors(tmp_path / "adapter.safetensors", {name: (down, up)})
     made = gguf_fixtures.sixteen_bits(file, tmp_path / "taught-F16.gguf", tmp_path / "adapter.safetensors")
     plain, taught = (GgufWeights(read_header(one)).tensor(f"{name}.weight").float() for one in (file, made))
     torch.testing.assert_close(taught - plain, up @ down, rtol=0, atol=0.1)
@@ -57,7 +57,7 @@ def test_the_larger_shape_computes_the_same(tmp_path: Path, file: Path):
 
 def test_decoded_weights_are_those_that_the_codes_stand_for(tmp_path: Path, file: Path):
     """Rows of q and k in the file's own order: the other program turns them itself."""
-    made = gguf_fixtures.decoded(file)
+    made = gguf_fixtures.decoded_gguf(file)
     kinds = {tensor.kind for tensor in read_header(made).tensors.values()}
     assert kinds == {"F32"} and read_header(made).metadata == read_header(file).metadata
     for name in ("model.layers.1.self_attn.q_proj.weight", "model.norm.weight"):
@@ -77,7 +77,7 @@ def test_a_format_that_was_not_measured_has_no_row():
             "pairs": [["llama.cpp", one, law] for one in ("ours, fp32", llamacpp_agreement.DECODED)],
         },
     }
-    costs, beside = weight_formats.tables(done, ["F16", "Q4_K_M", "Q8_0"])
+    costs, beside = weight_formats.format_tables(done, ["F16", "Q4_K_M", "Q8_0"])
     assert costs.rows == (
         ("F16", "8 bits", 1.0, 0.1, 0.2, 0.9, 30.0, None, None, 0.4, 0.1),
         ("Q4_K_M", "8 bits", 1.0, 0.1, 0.2, 0.9, 30.0, 0.8, 0.7, None, None),

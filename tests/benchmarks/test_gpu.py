@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from benchmarks.card import gpu, gpu_tables
-from benchmarks.card.four_bit_backends import RoundingCpu, rounded
-from benchmarks.lib.results import load
-from benchmarks.speed.forward_times import between, expectation
+from benchmarks.card.four_bit_backends import RoundingCpu, rounded_weight
+from benchmarks.lib.results import load_result
+from benchmarks.speed.forward_times import expectation, interpolated
 from core.backend.cpu.backend import CpuBackend
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import ROUNDED, in_format
-from core.planning.planner import plan as make_plan
+from core.planning.planner import make_plan
 from tests.support.fake_cuda import GIB, FakeCuda
 from tests.support.imagined import planned
 
@@ -52,7 +52,7 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     assert coded["verify_bytes_moved"] == 300 * 2 * 2 * gpu.TINY.kv_heads * 32
     assert coded["weight_bytes"] < offloaded["weight_bytes"] / 6
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
-    result = load(tmp_path / "gpu.json")
+    result = load_result(tmp_path / "gpu.json")
     assert [len(table.rows) for table in result.tables] == [4, 8 + len(gpu_tables.PAPER), 8, 2, 6]
     assert (
         all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"])
@@ -89,14 +89,14 @@ def test_a_full_device_gets_fewer_layers(monkeypatch: pytest.MonkeyPatch, tmp_pa
     """The headline is not lost to a plan that was a little too large; the table says with how many layers."""
     monkeypatch.setattr(gpu, "TINY_CASES", gpu.TINY_CASES[1:2])
     monkeypatch.setattr(gpu, "_backend", lambda *given: Full())
-    errors, measure = [RuntimeError("full"), RuntimeError("full")], gpu.measure
+    errors, measure = [RuntimeError("full"), RuntimeError("full")], gpu.measure_forward
 
     def measured(*given: object, **more: object) -> dict:
         if errors:
             raise errors.pop()
         return measure(*given, **more)
 
-    monkeypatch.setattr(gpu, "measure", measured)
+    monkeypatch.setattr(gpu, "measure_forward", measured)
     assert run(tmp_path) == 0
     (found,) = json.loads((tmp_path / "state.json").read_text()).values()
     assert found["full_with_layers"] == [3, 2] and found["on_chip_layers"] == 1 and "refused" not in found
@@ -105,7 +105,7 @@ def test_a_full_device_gets_fewer_layers(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_what_breaks_one_case_leaves_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """What breaks on a card is broken for the whole process: the rest runs in another one."""
     monkeypatch.setattr(gpu, "TINY_CASES", gpu.TINY_CASES[:2])
-    errors, measure, started = [RuntimeError("illegal memory access")], gpu.measure, []
+    errors, measure, started = [RuntimeError("illegal memory access")], gpu.measure_forward, []
 
     def measured(*given: object, **more: object) -> dict:
         if errors:
@@ -116,7 +116,7 @@ def test_what_breaks_one_case_leaves_the_others(monkeypatch: pytest.MonkeyPatch,
         started.append(command)
         return SimpleNamespace(returncode=gpu.main(command[3:]))
 
-    monkeypatch.setattr(gpu, "measure", measured)
+    monkeypatch.setattr(gpu, "measure_forward", measured)
     monkeypatch.setattr(gpu, "subprocess", SimpleNamespace(run=in_this_one))
     assert run(tmp_path) == 0 and len(started) == 1
     broken, other = json.loads((tmp_path / "state.json").read_text()).values()
@@ -130,13 +130,13 @@ def test_quick_is_the_headline_alone(tmp_path: Path):
         case.name for case in gpu.TINY_CASES[: gpu.QUICK]
     ]
     assert gpu.CASES[: gpu.QUICK] == (
-        gpu.Case(gpu.LLAMA_2_7B, 130_048, True),
-        gpu.Case(gpu.LLAMA_3_8B, 130_048, True, coded=True),
+        gpu.CardCase(gpu.LLAMA_2_7B, 130_048, True),
+        gpu.CardCase(gpu.LLAMA_3_8B, 130_048, True, coded=True),
     )
 
 
 @pytest.mark.parametrize(("case", "share"), [(gpu.CASES[0], 22.5 / 80), (gpu.CASES[4], 0.5)])
-def test_a_card_is_used_within_the_plan(monkeypatch: pytest.MonkeyPatch, case: gpu.Case, share: float):
+def test_a_card_is_used_within_the_plan(monkeypatch: pytest.MonkeyPatch, case: gpu.CardCase, share: float):
     """On Windows nothing else says where to stop: page-locking until graphics calls fail, or a device whose
     memory spills, would be measured as the product's.
     """
@@ -171,7 +171,7 @@ def test_gpus_are_numbered_before_torch_is_asked(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("system", ["Linux", "Windows"])
 @pytest.mark.parametrize("case", gpu.CASES[: gpu.QUICK], ids=lambda case: case.name)
-def test_the_headline_has_a_plan_on_the_card_it_is_for(case: gpu.Case, system: str):
+def test_the_headline_has_a_plan_on_the_card_it_is_for(case: gpu.CardCase, system: str):
     """A refusal there would be found out by whoever has the card, after minutes."""
     shape = in_format(case.shape, case.shape.name, ROUNDED[4]) if case.coded else case.shape
     settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False, card_gib=24.0))
@@ -182,7 +182,7 @@ def test_the_headline_has_a_plan_on_the_card_it_is_for(case: gpu.Case, system: s
 def test_matrices_are_rounded_to_the_nearest_codes():
     """Else figures of a file of 4 bits would be those of something else."""
     weight = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
-    planes = rounded(weight)
+    planes = rounded_weight(weight)
     steps = planes.scale.float().abs().repeat_interleave(32, 1)
     # at the far end a code less than the largest is missing
     assert float(((planes.decoded() - weight).abs() / steps).max()) <= 1.01 and planes.bits == 4
@@ -214,7 +214,13 @@ def test_a_prefill_ends_with_the_time(
 
 def test_times_between_the_measured_ones():
     """On the line between the neighbours, and exactly at them."""
-    assert [between({1: 10.0, 9: 18.0, 17: 50.0}, rows) for rows in (1, 5, 9, 13, 17)] == [10, 14, 18, 34, 50]
+    assert [interpolated({1: 10.0, 9: 18.0, 17: 50.0}, rows) for rows in (1, 5, 9, 13, 17)] == [
+        10,
+        14,
+        18,
+        34,
+        50,
+    ]
 
 
 def test_the_projection_is_bytes_over_bandwidth():
@@ -243,7 +249,7 @@ def test_the_projection_is_bytes_over_bandwidth():
 
 
 @pytest.mark.parametrize("case", gpu.RANDOM_CASES, ids=lambda case: case.name)
-def test_the_plan_is_of_the_weights_that_are_made(case: gpu.Case):
+def test_the_plan_is_of_the_weights_that_are_made(case: gpu.CardCase):
     """It would round a checkpoint to 4 bits, and the benchmark would fill the card with 16."""
     settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False, card_gib=24.0))
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)

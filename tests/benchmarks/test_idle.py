@@ -8,7 +8,7 @@ import pytest
 
 from app.engine.client import Runtime
 from benchmarks.speed.idle import PROGRAM
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.events import Delta, Finished
@@ -28,7 +28,7 @@ def test_the_app_understands_all_that_the_scripted_engine_says(runtime):
     """It lagged behind the wire for a day: the engine was started again and again."""
     assert runtime.wait_ready(30), runtime.error
     assert runtime.card(BOOK)["tokens"] == 20000
-    asked = Ask("Go on from word 40", BOOK, conversation_id="c")
+    asked = Request("Go on from word 40", BOOK, conversation_id="c")
     assert runtime.room(asked)["reading"] == "whole"
     told = ""
     for event in runtime.ask(asked):

@@ -72,12 +72,12 @@ def test_a_result_names_the_cap_only_where_it_holds_for_all(monkeypatch, tmp_pat
     """Figures of half a cap would stand under the wrong heading."""
     for name in isa.LIMITS["avx2"]:
         monkeypatch.delenv(name, raising=False)
-    whole = results.load(results.save("as-it-is", [], folder=tmp_path)).machine["isa"]
+    whole = results.load_result(results.save_result("as-it-is", [], folder=tmp_path)).machine["isa"]
     assert whole["cap"] is None and set(whole["has"]) <= all_cpu_flags()
     for name, value in isa.LIMITS["avx2"].items():
-        assert results.machine()["isa"]["cap"] is None
+        assert results.machine_facts()["isa"]["cap"] is None
         monkeypatch.setenv(name, value)
-    assert results.machine()["isa"] == {**whole, "cap": "avx2"}
+    assert results.machine_facts()["isa"] == {**whole, "cap": "avx2"}
 
 
 def test_a_cap_is_not_taken_too_late(monkeypatch, capsys):

@@ -25,7 +25,7 @@ from core.cache.full import FullKVCache
 from core.config import Settings
 from core.model.config import load_config
 from core.model.gguf.folder import opened
-from core.model.loader import Weights, build, load_model
+from core.model.loader import Weights, build_model, load_model
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
@@ -59,7 +59,7 @@ DONE = {
 
 def test_tables_of_a_run():
     """Looping text among the other, a peer that is missing without a word, a ratio upside down."""
-    varied, looping, against, gap = llamacpp.tables(DONE)
+    varied, looping, against, gap = llamacpp.peer_tables(DONE)
     assert [one[0] for one in varied.rows] == ["llama.cpp", "ours, plain"] and [
         one[0] for one in looping.rows
     ] == ["ours, TriForce"]
@@ -79,7 +79,7 @@ def test_llama_cpp_is_tried_with_its_flash_attention_and_without(peer, flash, mo
     monkeypatch.setitem(sys.modules, "llama_cpp", package)
     monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", speculative)
     plan = SimpleNamespace(context_stretch=2.0, context_tokens=1000, threads=3)
-    setup = peer_processes.Setup(Path(), Path("x.gguf"), Path(), plan, Settings(), IDS)
+    setup = peer_processes.PeerSetup(Path(), Path("x.gguf"), Path(), plan, Settings(), IDS)
     assert list(peer_processes.PEERS[peer].rows(setup)) == [peer]
     assert (told["flash_attn"], told["n_threads"], told["n_threads_batch"]) == (flash, 3, 3)
     assert (told["n_batch"], told["n_ubatch"], told["draft_model"]) == (512, 512, None)
@@ -93,7 +93,7 @@ def test_llama_cpp_is_tried_with_its_flash_attention_and_without(peer, flash, mo
 def test_tokens_that_come_at_once_share_a_round():
     """Three drafted tokens of one round must not count as two that took no time."""
     ticks = iter([0.0, 2.0, 2.1, 2.4, 2.4001, 2.4002, 2.5])
-    prefill_s, tokens, times = peer_processes.timed(
+    prefill_s, tokens, times = peer_processes.timed_tokens(
         iter([5, 6, 7, 8, 9, 10]), 6, eos=set(), clock=lambda: next(ticks)
     )
     assert (prefill_s, tokens) == (2.0, [5, 6, 7, 8, 9, 10])
@@ -103,7 +103,7 @@ def test_tokens_that_come_at_once_share_a_round():
 def test_the_first_token_and_what_follows_the_end_are_not_timed():
     """The first token's time is the prefill's."""
     ticks = iter([0.0, 2.0, 2.1])
-    assert peer_processes.timed(iter([5, 1, 7]), 9, eos={1}, clock=lambda: next(ticks)) == (
+    assert peer_processes.timed_tokens(iter([5, 1, 7]), 9, eos={1}, clock=lambda: next(ticks)) == (
         2.0,
         [5, 1],
         [pytest.approx(0.1)],
@@ -119,13 +119,15 @@ def test_ratios_are_taken_within_a_turn():
         return [{"prefill_s": 1.0, "tokens": [1, 2, 3, 4, 5], "times": [ms / 1e3] * 4} for ms in tbt_ms]
 
     done = {
-        "transformers at 8": {"rows": {"transformers": llamacpp.figures(8, 1.0, turns(999, 40, 80, 40))}},
-        "ours at 8": {"rows": {"ours, plain": llamacpp.figures(8, 0.5, turns(999, 20, 40, 20))}},
+        "transformers at 8": {
+            "rows": {"transformers": llamacpp.peer_figures(8, 1.0, turns(999, 40, 80, 40))}
+        },
+        "ours at 8": {"rows": {"ours, plain": llamacpp.peer_figures(8, 0.5, turns(999, 20, 40, 20))}},
     }
-    varied, against = llamacpp.tables(done)
+    varied, against = llamacpp.peer_tables(done)
     assert varied.rows[0][:5] == ("transformers", 8, 1.0, pytest.approx(40), "3: 40.0 to 80.0")
     assert against.rows[0][2:4] == (2.0, pytest.approx(2.0))
-    assert llamacpp.figures(8, 1.0, turns(50))["tbt_mean_ms"] == pytest.approx(50)
+    assert llamacpp.peer_figures(8, 1.0, turns(50))["tbt_mean_ms"] == pytest.approx(50)
 
 
 ANSWERS = """import json, sys
@@ -239,7 +241,7 @@ def test_reading_that_was_not_timed_is_not_told():
         "llama.cpp at 1024": {"rows": {"llama.cpp": kept}},
         "ours at 1024": {"rows": {"ours, plain": {**row(1024, 2.0, 28.0), "prefill_s": None}}},
     }
-    varied, against = llamacpp.tables(done)
+    varied, against = llamacpp.peer_tables(done)
     assert [one[2] for one in varied.rows] == [None, None]
     assert against.rows == ((1024, "llama.cpp", None, 0.5, None, None, None),)
     assert llamacpp.short(done["llama.cpp at 1024"]) == "llama.cpp 14.0 ms"
@@ -273,7 +275,7 @@ def test_a_prompt_that_is_kept_is_read_once(tmp_path: Path, monkeypatch: pytest.
 def test_every_turn_of_ours_has_a_text_of_its_own(monkeypatch: pytest.MonkeyPatch):
     """Drawn with another seed, behind one prompt; greedy text is the same in every turn."""
     monkeypatch.setattr("core.assembly.engines.build_engine", lambda *given, **how: engine(ours(oracle())))
-    setup = peer_processes.Setup(Path(), Path(), Path(), PLAN, Settings(), IDS, lambda: 0.0)
+    setup = peer_processes.PeerSetup(Path(), Path(), Path(), PLAN, Settings(), IDS, lambda: 0.0)
     rows = peer_processes._ours(setup)
     plain, drawn = (
         [rows[name](IDS, 12)[1] for _turn in range(2)] for name in ("ours, plain", "ours, TriForce, T 1")
@@ -307,8 +309,8 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("stretch", [1.0, 2.0])
 def test_transformers_stretches_positions_as_we_do(saved: Path, stretch: float):
     """Another RoPE would be another model: faster or slower, it could not be compared."""
-    model = transformers_peer.load(saved, replace(PLAN, context_stretch=stretch))
-    mine = build(load_config(saved), Weights(saved), CpuBackend(), positions=256, stretch=stretch)
+    model = transformers_peer.load_peer(saved, replace(PLAN, context_stretch=stretch))
+    mine = build_model(load_config(saved), Weights(saved), CpuBackend(), positions=256, stretch=stretch)
     with torch.inference_mode():
         want = model(torch.tensor([IDS])).logits[0]
         got = mine.forward(IDS, FullKVCache(mine.config.kv_shape, 256, mine.backend))
@@ -319,7 +321,7 @@ def test_assisted_generation_writes_what_generation_writes(saved: Path, tmp_path
     """The draft takes the target's embedding, proposes only tokens that its head covers, and changes nothing
     of the answer.
     """
-    target, draft = transformers_peer.load(saved, PLAN), tmp_path / "draft"
+    target, draft = transformers_peer.load_peer(saved, PLAN), tmp_path / "draft"
     small = oracle(tied=True, max_position_embeddings=128)
     small.config.num_hidden_layers = 1
     small.config.save_pretrained(draft)
@@ -329,24 +331,25 @@ def test_assisted_generation_writes_what_generation_writes(saved: Path, tmp_path
         if "layers.0." in name or name == "model.norm.weight"
     }
     save_file({**kept, "head_ids": torch.arange(0, VOCAB, 2, dtype=torch.int32)}, draft / "model.safetensors")
-    assistant = transformers_peer.load_draft(draft, target)
+    assistant = transformers_peer.load_peer_draft(draft, target)
     logits = assistant(torch.tensor([IDS[:9]])).logits
     assert torch.isinf(logits[..., 1::2]).all() and torch.isfinite(logits[..., ::2]).all()
     plain, assisted = (
-        transformers_peer.answer(target, IDS[:60], 12, **how) for how in ({}, {"assistant_model": assistant})
+        transformers_peer.peer_answer(target, IDS[:60], 12, **how)
+        for how in ({}, {"assistant_model": assistant})
     )
     assert assisted[1] == plain[1] and len(plain[2]) == 11
 
 
 def test_a_second_answer_of_transformers_keeps_the_prompt(saved: Path):
     """Reading it again would take as long as the first time, and the answer must not depend on it."""
-    target = transformers_peer.load(saved, PLAN)
+    target = transformers_peer.load_peer(saved, PLAN)
     kept, read = transformers_peer.kept_cache(target), []
     target.register_forward_pre_hook(
         lambda module, args, given: read.append(given["input_ids"].shape[1]), with_kwargs=True
     )
     first, second = (
-        transformers_peer.answer(target, IDS[:60], 5, past_key_values=kept(60)) for _ in range(2)
+        transformers_peer.peer_answer(target, IDS[:60], 5, past_key_values=kept(60)) for _ in range(2)
     )
     assert read == [60, 1, 1, 1, 1] + [1] * 5
     assert first[1] == second[1]

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.quality.people import ASKED, asked_table, judged, main, marked, questions, table
+from benchmarks.quality.people import (
+    ASKED,
+    asked_table,
+    judged,
+    main,
+    marked_mentions,
+    people_table,
+    questions,
+)
 
 TEXT = "“ Come , ” said Mr. Ansell . Hannah asked Mr. Ansell who the keeper was ."
 ANN = (
@@ -28,12 +36,12 @@ def made(folder: Path) -> Path:
 
 def test_mentions_are_counted_where_they_overlap(tmp_path: Path):
     path = made(tmp_path) / "litbank" / "a.ann"
-    proper, persons = marked(path)
+    proper, persons = marked_mentions(path)
     assert [TEXT[start:end] for start, end in proper] == ["Mr. Ansell", "Hannah", "Mr. Ansell"]
     assert len(persons) == 4
     counts = judged([path])
     assert counts["names"] == 3 and counts["names_found"] == counts["found_names"] == counts["found"] == 3
-    assert table({"all": counts}).rows[0][3:] == ("1.000", "1.000", "1.000")
+    assert people_table({"all": counts}).rows[0][3:] == ("1.000", "1.000", "1.000")
 
 
 def test_questions_that_are_taken_are_named(tmp_path: Path, monkeypatch, capsys):

@@ -100,6 +100,6 @@ def test_shares_are_of_the_measured_rate():
         "attention_rate": 4e9,
         "transformers_s": None,
     }
-    (second, first) = prefill.table({"8000": found, "1000": found}).rows[::-1]
+    (second, first) = prefill.prefill_table({"8000": found, "1000": found}).rows[::-1]
     assert (first[0], second[0]) == (1000, 8000)
     assert first[1:] == (8.0, 125.0, 1e-3, 2e-3, 4e-3, 3.5 / 8, 4.0, 0.75, 2.0, 0.25, 2.0, None)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.quality import quality
 from benchmarks.quality.reading import cases, run, scores
 from core.errors import UserError
-from core.events import Finished, Stand, Stats
+from core.events import Finished, SourceSpan, Stats
 
 TALES = [
     {
@@ -45,7 +45,7 @@ def test_f1_counts_shared_words_and_takes_the_best_answer():
 )
 def test_a_refusal_is_known_by_its_words(said: str, refused: bool):
     """A model that says more behind it has refused all the same."""
-    assert scores.refuses(said, "The passage does not say.") is refused
+    assert scores.said_refusal(said, "The passage does not say.") is refused
 
 
 def test_rouge_counts_each_gram_as_often_as_both_have_it():
@@ -252,7 +252,7 @@ def test_figures_name_what_was_not_run():
             {"kind": "elsewhere", "refused": True},
         ]
     }
-    found = run.figures(rows)
+    found = run.reading_figures(rows)
     assert (found["f1_gold"], found["refused_own"]) == (0.25, 0.5)
     assert (found["answered_foreign"], found["answered_elsewhere"]) == (1, 0)
     assert found["f1_story"] is None and found["rouge1"] is None
@@ -277,13 +277,13 @@ def test_figures_of_quotations_words_and_summaries():
             summary | {"said": said} for said in ("It was so.", "so it was " * 9, "Ann ran.", "No")
         ],
     }
-    found = run.figures(rows)
+    found = run.reading_figures(rows)
     assert found["quotes_exact"] == 0.75
     assert (found["words_at_1"], found["words_at_3"]) == (0.5, 1)
     assert (found["summary_circling"], found["summary_mid_sentence"]) == (0.25, 0.5)
     (table,) = run.reading_tables(found)
     assert "`summaries: own`" in table.notes[1] and "nearest reference" in table.notes[1]
-    assert run.figures({})["quotes_exact"] is run.figures({})["words_at_1"] is None
+    assert run.reading_figures({})["quotes_exact"] is run.reading_figures({})["words_at_1"] is None
 
 
 STORY = "Ann met a lion. It was late.\n\nThen she\nwent home."
@@ -296,7 +296,7 @@ class _Asked(run.Program):
         self.said, self.mode, self._read = said, "", lambda path: cases.document("b", STORY)
 
     def _done(self, ask):
-        return Finished("stop", self.said, Stats(), stands=(Stand(0, 7, 0, 9, borne_out=False),)), 1.0
+        return Finished("stop", self.said, Stats(), stands=(SourceSpan(0, 7, 0, 9, borne_out=False),)), 1.0
 
     def _found(self, ask):
         return [], []
@@ -320,7 +320,7 @@ def test_wrong_answers_and_marks_are_counted_of_all_questions_about_books():
         {"keywords": [], "refused": False, "marked": True, "quotes": 0},
         {**asked, "refused": True, "right": False, "marked": False},
     ]
-    found = run.figures({"books": books})
+    found = run.reading_figures({"books": books})
     assert (found["books_wrong"], found["marked_right"], found["marked_wrong"]) == (0.5, 1.0, 0.5)
     assert found["books_right"] == pytest.approx(1 / 3, abs=1e-4)
 

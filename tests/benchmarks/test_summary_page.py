@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchmarks.report import summary_page
 from core.documents.document import Document, Section
-from core.events import Delta, Finished, Piece, Reading, Stand, Stats
+from core.events import Delta, Finished, Piece, ReadingStep, SourceSpan, Stats
 
 TEXT = "Ann met a lion. She ran.\n\nThen it was late. She slept."
 SECOND = TEXT.index("Then")
@@ -19,14 +19,14 @@ def _said(text: str, *sentences: str) -> Finished:
     stands = []
     for one in sentences:
         start, at = text.index(one), TEXT.index(one)
-        stands.append(Stand(start, start + len(one), at, at + len(one)))
+        stands.append(SourceSpan(start, start + len(one), at, at + len(one)))
     return Finished("stop", text, Stats(), notes=("Own sentences.",), stands=tuple(stands))
 
 
 def test_every_sentence_leads_to_the_chapter_it_stands_in():
     """Those by chapters had no number, and no word said what a number leads to."""
     by_chapters = "## One\n\nAnn met a lion. She ran.\n\n## Two\n\nShe slept."
-    made = summary_page.page(
+    made = summary_page.summary_page(
         BOOK,
         {
             "page": _said("She ran. She slept.", "She ran.", "She slept."),
@@ -48,6 +48,10 @@ def test_what_was_written_and_did_not_stay_is_struck_out():
     said = "A lion was met by Ann. Ann flew to the moon. And"
     done = _said("Ann met a lion. She ran.", "She ran.")
     done = replace(done, text=f"A lion was met by Ann. {done.text}")
-    parts, end = summary_page.heard([Reading(1, 1, "I", "telling"), Delta((Piece(said, "target"),)), done])
-    made = summary_page.page(BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts)
+    parts, end = summary_page.heard(
+        [ReadingStep(1, 1, "I", "telling"), Delta((Piece(said, "target"),)), done]
+    )
+    made = summary_page.summary_page(
+        BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts
+    )
     assert "**1 of 1, I.** A lion was met by Ann. ~~Ann flew to the moon.~~ ~~And~~" in made

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.lib.results import load
+from benchmarks.lib.results import load_result
 from benchmarks.speed import transfer
 from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
@@ -23,7 +23,7 @@ def test_without_a_gpu_memory_is_measured_and_no_link_is_claimed(tmp_path: Path)
         == 0
     )
     assert torch.get_num_threads() == before
-    (table,) = load(tmp_path / "transfer.json").tables
+    (table,) = load_result(tmp_path / "transfer.json").tables
     assert table.rows[0][:2] == ("CPU", 1) and all(0 < rate < 1e4 for row in table.rows for rate in row[2:])
     assert transfer.NO_LINK in table.notes
 
@@ -37,7 +37,7 @@ def test_every_block_size_is_copied_both_ways():
 def test_a_streamed_pass_moves_the_whole_cache_once():
     """The parts must be those of the whole: as many bytes copied alone as in the pass."""
     shape, tokens = KVShape(3, 2, 16), 256
-    found = transfer.overlap(CpuBackend(torch.float32), shape, tokens=tokens, block_tokens=64)
+    found = transfer.overlap_times(CpuBackend(torch.float32), shape, tokens=tokens, block_tokens=64)
     assert found["bytes"] == tokens * shape.layers * 2 * shape.kv_heads * shape.head_dim * 4
     assert min(found["together_ms"], found["copies_ms"], found["attention_ms"]) > 0
 
@@ -49,7 +49,7 @@ def test_hidden_is_what_the_longer_part_covers(
     """By hand: copies of 100 ms and attention of 40 ms."""
     times = iter([together, 100.0, 40.0])
     monkeypatch.setattr(transfer, "_median_ms", lambda backend, action: next(times))
-    found = transfer.overlap(CpuBackend(torch.float32), KVShape(2, 1, 16), tokens=64, block_tokens=64)
+    found = transfer.overlap_times(CpuBackend(torch.float32), KVShape(2, 1, 16), tokens=64, block_tokens=64)
     assert found["hidden"] == pytest.approx(hidden)
 
 

@@ -10,7 +10,7 @@ from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.model.config import from_source
 from core.model.llama import LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.model.shapes import Sizes
 from tests.support.tiny import VOCAB, Named, oracle
 
@@ -49,9 +49,9 @@ def test_logits_equal_the_small_models(shape: str, kv_heads: int, tied: bool, th
     )
     if theta:
         small.source["rope_parameters"]["rope_theta"] = theta
-    want = logits(build(small, weights, backend, positions=64))
+    want = logits(build_model(small, weights, backend, positions=64))
     expanded = ExpandedWeights(small, weights, large, device=backend.device, dtype=torch.float32)
-    got = logits(build(large, expanded, backend, positions=64))
+    got = logits(build_model(large, expanded, backend, positions=64))
     assert float((got - want).abs().max()) < 1e-4 * float(want.abs().max())
     assert torch.equal(got.argmax(-1), want.argmax(-1))
 

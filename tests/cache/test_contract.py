@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.backend.cpu.backend import CpuBackend
-from core.backend.shared.kv_rows import as_rows, numbers
+from core.backend.shared.kv_rows import as_rows, dequantized
 from core.cache.base import KVShape
 from core.cache.disk import GB, SnapshotFolder
 from core.cache.full import FullKVCache
@@ -51,7 +51,7 @@ def replayed(q: torch.Tensor, seen: list[Row]) -> torch.Tensor:
 
 def kept(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """What numbers [n, heads, head_dim] are once they were rows of this type."""
-    return numbers(as_rows(x, SHAPE.head_dim, dtype), SHAPE.head_dim, torch.float32)
+    return dequantized(as_rows(x, SHAPE.head_dim, dtype), SHAPE.head_dim, torch.float32)
 
 
 def feed(cache: object, history: list[Row], n: int, seed: int, dtype: torch.dtype = torch.float32) -> None:
@@ -265,7 +265,7 @@ class SeesItsOwnBeforeTheyAreKept(FullKVCache):
     ) -> torch.Tensor:
         start, n = self.length + offset, k.shape[0]
         super().attend(layer, q, k, v, offset=offset)
-        past = [numbers(part, SHAPE.head_dim, q.dtype) for part in self.store.rows(layer, 0, start)]
+        past = [dequantized(part, SHAPE.head_dim, q.dtype) for part in self.store.rows(layer, 0, start)]
         seen = (torch.cat(pair).transpose(0, 1)[None] for pair in zip(past, (k, v), strict=True))
         return self.backend.attend(q, *seen, length=start + n, causal=True)
 

@@ -7,7 +7,7 @@ import torch
 
 from core.ask import Params
 from core.cache.full import FullKVCache
-from core.cache.query_recorder import Head, Looking
+from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.config import MODES
 from core.model.llama import LlamaModel
 from tests.support.dense_attention import dense
@@ -17,10 +17,10 @@ from tests.support.offloaded_engines import SPLITS, offloaded, offloaded_engine
 from tests.support.tiny import engine, oracle, ours
 
 BORDERS = [7, 20, 21, 64, 111]
-HEADS = (Head(1, 3), Head(0, 0), Head(1, 0), Head(0, 2))
+HEADS = (AttentionHead(1, 3), AttentionHead(0, 0), AttentionHead(1, 0), AttentionHead(0, 2))
 
 
-def read(model: LlamaModel, cache, looking: Looking, ids: list[int], *, prefilled: int) -> None:
+def read(model: LlamaModel, cache, looking: QueryRecorder, ids: list[int], *, prefilled: int) -> None:
     """Prefill in segments and chunks, then passes of three, each rolled back once and fed again."""
     cache.witness = looking
     for _ in model.prefill(
@@ -49,7 +49,7 @@ def test_masses_equal_dense_attention(split: str, family: str, kv_heads: int, to
         if split == "on chip"
         else offloaded(model, split)
     )
-    looking = Looking(HEADS, group=4 // kv_heads)
+    looking = QueryRecorder(HEADS, group=4 // kv_heads)
     looking.begin(105)
     with torch.inference_mode():
         read(model, cache, looking, PROMPT, prefilled=125)
@@ -77,7 +77,7 @@ def test_answers_are_the_same_and_their_rows_are_kept(mode: str, temperature: fl
     )
     params = Params(temperature=temperature, top_p=1.0, max_new_tokens=24, mode=mode, seed=3)
     without, watched = made.new_context(400), made.new_context(400)
-    watched.looking = Looking(HEADS, group=2)
+    watched.looking = QueryRecorder(HEADS, group=2)
     watched.looking.begin(111)
     answer, reason = run(made, without, PROMPT, params)
     assert run(made, watched, PROMPT, params) == (answer, reason)
@@ -93,7 +93,7 @@ def test_an_answer_made_anew_still_knows_its_question():
     model = ours(oracle())
     made = engine(model)
     context = made.new_context(400)
-    context.looking = Looking(HEADS, group=2)
+    context.looking = QueryRecorder(HEADS, group=2)
     params = Params(temperature=0.0, max_new_tokens=8, mode="autoregressive")
     found = []
     for _ in range(2):
@@ -107,7 +107,7 @@ def test_nothing_was_seen_where_nothing_was_kept():
     """Rows before the first that matters are not kept; a context that gave its memory up holds none."""
     made = engine(ours(oracle()))
     context = made.new_context(400)
-    context.looking = Looking(HEADS, group=2)
+    context.looking = QueryRecorder(HEADS, group=2)
     context.looking.begin(120)
     run(made, context, PROMPT, Params(temperature=0.0, max_new_tokens=4))
     assert context.looking.masses(context.cache, range(110, 120), BORDERS) is None
@@ -117,29 +117,29 @@ def test_nothing_was_seen_where_nothing_was_kept():
     assert context.looking.masses(cache, range(118, 122), BORDERS) is None
 
 
-class WrongLayer(Looking):
+class WrongLayer(QueryRecorder):
     def __call__(self, layer, q, start):
         super().__call__(1 - layer, q, start)
 
 
-class Unrotated(Looking):
+class Unrotated(QueryRecorder):
     """Turned by a quarter."""
 
     def __call__(self, layer, q, start):
         super().__call__(layer, torch.cat((q[..., 4:], q[..., :4]), -1), start)
 
 
-class RowTooLate(Looking):
+class RowTooLate(QueryRecorder):
     def __call__(self, layer, q, start):
         super().__call__(layer, q, start + 1)
 
 
-class KeepsRejected(Looking):
+class KeepsRejected(QueryRecorder):
     def _queries(self, head, tokens):
         return super()._queries(head, range(tokens.start, tokens.stop + 3))
 
 
-class OwnRowsToo(Looking):
+class OwnRowsToo(QueryRecorder):
     """The question's keys count with the text's."""
 
     def masses(self, cache, tokens, borders):
@@ -147,7 +147,7 @@ class OwnRowsToo(Looking):
 
 
 @pytest.mark.parametrize("wrong", [WrongLayer, Unrotated, RowTooLate, KeepsRejected, OwnRowsToo])
-def test_mutants_die(wrong: type[Looking]):
+def test_mutants_die(wrong: type[QueryRecorder]):
     """The reference above tells each of these from the right one, by more than its tolerance."""
     theirs = oracle()
     model = ours(theirs)

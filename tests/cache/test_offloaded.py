@@ -17,7 +17,7 @@ from core.cache.base import KVShape, KVStore
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache, host_pieces
 from core.cache.retrieval import RetrievalKVCache
-from core.cache.segment import Swept
+from core.cache.segment import SegmentSizes
 from tests.support.late_cache import LateBackend, LateCopies
 from tests.tiers import first
 
@@ -37,7 +37,7 @@ SPLITS = {
     "one layer, swept": (1, None),
     "a block of two, swept": (2, 1),
 }
-SWEPT = Swept(tokens=CAPACITY, heads=HEADS, step=4)
+SWEPT = SegmentSizes(tokens=CAPACITY, heads=HEADS, step=4)
 
 
 def offloaded(
@@ -339,7 +339,7 @@ def equal_stores(views: tuple[RetrievalKVCache, RetrievalKVCache]) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [("one layer", SWEPT), ("one layer, swept", None)])
-def test_a_cache_that_gives_way_may_change_its_way(before: str, after: Swept | None):
+def test_a_cache_that_gives_way_may_change_its_way(before: str, after: SegmentSizes | None):
     """The plan with less room has other segments: what is read stays, the next segment has room."""
     twins = Twins(offloaded(before))
     twins.feed(37, chunk=16)

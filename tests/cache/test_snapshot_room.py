@@ -7,7 +7,7 @@ import torch
 
 from core.cache import disk
 from core.cache.base import KVStore
-from core.cache.disk import GB, SnapshotFolder, Usage, quota_bytes
+from core.cache.disk import GB, SnapshotFolder, SnapshotUsage, quota_bytes
 from core.cache.snapshot import BLOCK_TOKENS
 from tests.support.snapshots import CPU, SHAPE, TOKEN_BYTES, N, files, filled, ids, loaded, same, store
 
@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path, caplog):
     assert snapshots.save("book", ids(), filled())
     assert loaded(snapshots, ids())[1] == 0
     snapshots.folder.forget("book")
-    assert snapshots.folder.usage() == Usage()
+    assert snapshots.folder.usage() == SnapshotUsage()
 
 
 def test_a_stopped_save_goes_on_later(tmp_path):
@@ -116,7 +116,7 @@ def test_forgetting_a_book_deletes_it_for_every_model(tmp_path):
     assert folder.usage().books == 1
     assert store(tmp_path, key="one").longest("kept", ids(400)) == 400
     folder.clear()
-    assert folder.usage() == Usage() and list(tmp_path.iterdir()) == []
+    assert folder.usage() == SnapshotUsage() and list(tmp_path.iterdir()) == []
 
 
 def test_automatic_quota_is_a_share_of_the_free_disk(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.ask import Exchange
-from core.conversation.books import Recent
+from core.ask import HistoryTurn
+from core.conversation.books import LruCache
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
@@ -48,7 +48,7 @@ def test_a_second_question_encodes_its_own_words_only():
     first = finished(ask(session, text, "Who came?"))
     assert sum(map(len, tokenizer.given)) > LONG
     tokenizer.given.clear()
-    ask(session, text, "And then?", history=(Exchange("Who came?", first.text, first.token_ids),))
+    ask(session, text, "And then?", history=(HistoryTurn("Who came?", first.text, first.token_ids),))
     session.card(text)
     assert tokenizer.given == ["And then?"]
     assert engine.fed[-1] == len("And then?") + 2
@@ -80,7 +80,7 @@ def test_a_forgotten_book_leaves_no_ids():
 @pytest.mark.parametrize(("most", "kept"), [(10, [4, 5]), (3, [5])])
 def test_only_the_newest_are_kept(most: int, kept: list[int]):
     """As many as weigh `most` together, and the newest whatever it weighs."""
-    recent: Recent[int] = Recent(most, weight=lambda value: value)
+    recent: LruCache[int] = LruCache(most, weight=lambda value: value)
     for value in (1, 2, 5, 3, 4, 5):
         assert recent.get(value, lambda value=value: value) == value
     made: list[int] = []

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from core.ask import Ask
+from core.ask import Request
 from core.conversation import turns
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
@@ -29,7 +29,7 @@ def session() -> Session:
 
 
 def answer(session: Session, **choices):
-    *_, last = session.ask(Ask("Who?", BOOK, "c", fit="whole", **choices))
+    *_, last = session.ask(Request("Who?", BOOK, "c", fit="whole", **choices))
     return last
 
 
@@ -51,10 +51,10 @@ def test_the_answer_is_judged_and_plain_decoding_writes_its_own(session, tempera
 def test_a_summary_told_in_one_go_is_judged_by_what_the_model_wrote(session):
     """What is shown of it may be the book's own sentences: those are nobody's tokens."""
     params = {**SHORT, "temperature": 0.0}
-    *_, first = session.ask(Ask(None, BOOK, "c", fit="whole", params=params))
+    *_, first = session.ask(Request(None, BOOK, "c", fit="whole", params=params))
     assert first.stands and first.decoded and first.decoded != first.token_ids
     plainly = {**params, "mode": "autoregressive"}
-    *_, plain = session.ask(Ask(None, BOOK, "c", fit="whole", params=plainly, compare=first.decoded))
+    *_, plain = session.ask(Request(None, BOOK, "c", fit="whole", params=plainly, compare=first.decoded))
     judged = plain.stats.verified
     assert judged.tokens == len(first.decoded) and judged.mismatches == 0
 
@@ -94,6 +94,6 @@ def test_a_longer_answer_than_the_plain_one_may_be_is_judged_whole(session):
 
 
 def test_it_crosses_the_pipe():
-    sent = Ask("Who?", compare=(1, 2, 3))
+    sent = Request("Who?", compare=(1, 2, 3))
     assert unpack_ask(pack_ask(sent), None) == sent
     assert unpack_ask({**pack_ask(sent), "compare": [1, 2, 3]}, None) == dataclasses.replace(sent)

@@ -9,7 +9,7 @@ import pytest
 from core.ask import Params
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
-from core.events import Verified
+from core.events import VerificationResult
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, reader, shown, told
 from tests.support.talks import STYLE, ask, encoded, finished, make
@@ -130,7 +130,7 @@ def test_an_answer_that_is_judged_is_judged_in_its_passage_by_the_law_it_was_dra
 
     def judge(turns, run, key, text, question, params, ids):
         judged.append((key, params.temperature, params.top_p, params.mode, tuple(ids), question))
-        return Verified(len(ids), 0, 0, 0.0, 0.1)
+        return VerificationResult(len(ids), 0, 0, 0.0, 0.1)
 
     monkeypatch.setattr("core.conversation.turns.Turns.judged", judge)
     session, _engine = agreeing([WELL, PLANK, SAME, PLANK])

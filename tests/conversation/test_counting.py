@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.answer_validation import answers, refuses
+from core.conversation.answer_validation import is_answer, is_refusal
 
 PASSAGE = "The inn was The Spouter, kept by Peter Coffin. Al, a boy of twelve, swept it. Hope was small."
 
@@ -20,8 +20,8 @@ PASSAGE = "The inn was The Spouter, kept by Peter Coffin. Al, a boy of twelve, s
     ],
 )
 def test_a_refusal_is_known_in_words_of_the_models_own(said: str, refusal: bool):
-    assert refuses(said) == refusal
-    assert not (refusal and answers(said, "Where was it?", PASSAGE))
+    assert is_refusal(said) == refusal
+    assert not (refusal and is_answer(said, "Where was it?", PASSAGE))
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_a_refusal_is_known_in_words_of_the_models_own(said: str, refusal: bool)
     ],
 )
 def test_an_answer_is_of_the_kind_that_was_asked_for(question: str, said: str, counts: bool):
-    assert answers(said, question, PASSAGE) == counts
+    assert is_answer(said, question, PASSAGE) == counts

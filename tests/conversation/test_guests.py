@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import Ask
+from core.ask import Request
 from core.conversation.contexts import ContextShelf
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
@@ -38,7 +38,7 @@ def session(request: pytest.FixtureRequest) -> Session:
 
 
 def ask(session: Session, book: Document, *, guest: bool, question: str = "Who?", **params) -> Finished:
-    asked = Ask(question, book, "api" if guest else "mine", guest=guest, params=PARAMS | params)
+    asked = Request(question, book, "api" if guest else "mine", guest=guest, params=PARAMS | params)
     *_, last = session.ask(asked)
     assert isinstance(last, Finished)
     return last

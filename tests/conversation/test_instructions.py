@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from core.ask import MOST_INSTRUCTIONS, Ask, Exchange
+from core.ask import MOST_INSTRUCTIONS, HistoryTurn, Request
 from core.errors import UserError
 from core.wire import pack_ask, unpack_ask
 from tests.support.fakes import CharTokenizer
@@ -33,7 +33,7 @@ def test_earlier_turns_are_repeated_with_the_instructions_they_had():
     small = book(1)
     old, old_engine = make()
     first = finished(ask(old, small, "Who came?", instructions=GERMAN))
-    said = (Exchange("Who came?", first.text, first.token_ids, GERMAN),)
+    said = (HistoryTurn("Who came?", first.text, first.token_ids, GERMAN),)
     ask(old, small, "And then?", history=said)
     restarted, engine = make()
     ask(restarted, small, "And then?", history=said)
@@ -107,7 +107,7 @@ def test_a_summary_in_the_books_own_sentences_says_that_it_does_without_them():
 
 def test_they_are_bounded_and_cross_the_pipe():
     with pytest.raises(UserError, match="instructions"):
-        Ask("Who?", instructions="x" * (MOST_INSTRUCTIONS + 1))
-    sent = Ask("Who?", instructions=f"  {GERMAN} ", history=(Exchange("A", "B", (1,), GERMAN),))
+        Request("Who?", instructions="x" * (MOST_INSTRUCTIONS + 1))
+    sent = Request("Who?", instructions=f"  {GERMAN} ", history=(HistoryTurn("A", "B", (1,), GERMAN),))
     assert unpack_ask(pack_ask(sent), None) == sent
     assert sent.instructions == GERMAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import ask, book, finished, make, reply_by_prompt, turns
 
@@ -50,7 +50,7 @@ def test_the_card_says_what_is_known_from_before():
 
 def test_a_forgotten_book_takes_its_part_summaries_along(tmp_path):
     """They tell the book, and would outlive the promise that its text is deleted."""
-    session, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    session, engine = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     for title in ("B", "C"):
         ask(session, book(title=title), None)
     session.forget_book("B")

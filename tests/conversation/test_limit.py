@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from core.ask import Exchange
+from core.ask import HistoryTurn
 from core.config import FITS, LENGTHS
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from core.documents.document import Document, Section
 from core.errors import UserError
 from tests.support.fakes import CharTokenizer
@@ -70,7 +70,7 @@ def test_nothing_behind_the_limit_is_read_or_shown(fit: str, question: str | Non
         prompt = CharTokenizer().decode(ids)
         return encoded(f"{MARKER} hid it." if MARKER in prompt else "Oddo hid the silver key of the ferry.")
 
-    session, engine = make(reply, context_tokens=9000, style=style, notes=NoteStore(), **options)
+    session, engine = make(reply, context_tokens=9000, style=style, notes=PartSummaryStore(), **options)
     plainly = fit if fit in FITS else "auto"
     if known:
         for one in (None, "Who rowed the ferry?", "Where is the silver key?"):
@@ -83,7 +83,7 @@ def test_nothing_behind_the_limit_is_read_or_shown(fit: str, question: str | Non
     for turn in (question, "And why did he?", None):
         events += ask(session, book, turn, fit=plainly, until=KNOWN, history=said)
         done = finished(events)
-        said = (*said, Exchange(turn or "Summarise this book", done.text, done.token_ids))
+        said = (*said, HistoryTurn(turn or "Summarise this book", done.text, done.token_ids))
     assert engine.prompts
     assert MARKER.lower() not in seen(events, engine)
     assert known or "day 3" in seen(events, engine), "the last chapter of the limit is read"
@@ -101,7 +101,7 @@ def test_a_summary_of_any_length_ends_at_the_limit(length: str):
             f"The ferryman gave {MARKER} the silver key." if MARKER in prompt else "Oddo hid the key."
         )
 
-    session, engine = make(reply, context_tokens=9000, style=style, notes=NoteStore())
+    session, engine = make(reply, context_tokens=9000, style=style, notes=PartSummaryStore())
     whole = ask(session, marked(), None, fit="sections", summary_length=length)
     assert MARKER.lower() in seen(whole, engine), "else this test shows nothing"
     engine.prompts.clear()

@@ -15,7 +15,7 @@ import torch
 from app.desk.questions import too_many
 from app.desk.retelling import RETOLD_TOKENS, TRANSCRIPT
 from app.store.turns import retelling
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.assembly.engines import build_engine
 from core.build import open_session
 from core.config import Settings
@@ -29,7 +29,7 @@ from core.hardware.probe import probe
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
 from core.paths import ROOT
-from core.planning.offers import plan_for
+from core.planning.offers import plan_model
 from core.text.tokenizer import Tokenizer
 from tests.support.file_layouts import fetched, older_config, sharded_bin
 from tests.support.sentencepiece import TEXT, sentencepiece_folder
@@ -53,17 +53,19 @@ def book() -> Document:
     return read_document(SAMPLE)
 
 
-def asked(session: Session, book: Document, question: str, said: list[Exchange], **more: object) -> Finished:
+def asked(
+    session: Session, book: Document, question: str, said: list[HistoryTurn], **more: object
+) -> Finished:
     params = {"max_new_tokens": ANSWER, "seed": 1}
-    ask = Ask(question, book, "talk", fit="whole", params=params, history=tuple(said), **more)
+    ask = Request(question, book, "talk", fit="whole", params=params, history=tuple(said), **more)
     done = list(session.ask(ask))[-1]
     assert isinstance(done, Finished), done
     return done
 
 
-def room(session: Session, book: Document, question: str, said: list[Exchange]) -> dict:
+def room(session: Session, book: Document, question: str, said: list[HistoryTurn]) -> dict:
     params = {"max_new_tokens": ANSWER}
-    return session.room(Ask(question, book, "talk", fit="whole", params=params, history=tuple(said)))
+    return session.room(Request(question, book, "talk", fit="whole", params=params, history=tuple(said)))
 
 
 @pytest.mark.slow
@@ -71,12 +73,12 @@ def test_twenty_follow_ups_read_the_book_once(session: Session, book: Document):
     """Each feeds its own words alone and is decoded by TriForce; the window's end is known before it comes,
     and each way on from there answers.
     """
-    said: list[Exchange] = []
+    said: list[HistoryTurn] = []
     proposed = 0
     for number, question in enumerate(QUESTIONS):
         assert too_many(room(session, book, question, said)) == 0
         done = asked(session, book, question, said, keep_all=True)
-        said.append(Exchange(question, done.text, done.token_ids))
+        said.append(HistoryTurn(question, done.text, done.token_ids))
         stats = done.stats
         assert stats.mode == "triforce" and stats.new_tokens > 0 and done.text.strip()
         assert number == 0 or stats.prompt_tokens - stats.reused_tokens <= MOST_NEW, (number, stats)
@@ -90,9 +92,9 @@ def test_twenty_follow_ups_read_the_book_once(session: Session, book: Document):
     with pytest.raises(UserError, match="choose what is left out"):
         asked(session, book, QUESTIONS[0], longer, keep_all=True)
     before = "\n\n".join(f"- {one.question}\n{one.answer}" for one in longer[: len(longer) // 2])
-    wish = Ask(TRANSCRIPT.format(said=before), params={"max_new_tokens": RETOLD_TOKENS, "seed": 1})
+    wish = Request(TRANSCRIPT.format(said=before), params={"max_new_tokens": RETOLD_TOKENS, "seed": 1})
     told = list(session.ask(wish))[-1]
-    retold = [Exchange(retelling(), told.text), *longer[len(longer) // 2 :]]
+    retold = [HistoryTurn(retelling(), told.text), *longer[len(longer) // 2 :]]
     assert told.text.strip() and told.stats.mode == "triforce" and told.stats.new_tokens <= RETOLD_TOKENS
     assert too_many(room(session, book, QUESTIONS[0], retold)) == 0
     assert asked(session, book, QUESTIONS[0], retold, keep_all=True).text.strip()
@@ -145,17 +147,17 @@ def test_ten_turns_with_a_model_in_the_files_of_lwm(
     folder = fetched(lwm(tmp_path / "repo"), monkeypatch, pickled=listed.weights == "bin")
     shape = ModelShape.from_hf_config(json.loads((folder / "config.json").read_text()), name="lwm")
     settings = Settings(device="cpu", draft_model="none", snapshot_quota_gb=0, context_tokens=4096)
-    plan = plan_for(probe(measure=False), settings, replace(listed, shape=shape, folder=folder)).plan
+    plan = plan_model(probe(measure=False), settings, replace(listed, shape=shape, folder=folder)).plan
     engine = build_engine(plan, settings, folder)
     session = Session(engine, Tokenizer.load(folder, frame=listed.frame), ReadingStyle())
     text = "\n\n".join(f"{line} It was day {number}." for number, line in enumerate(TEXT))
     story = Document("Log", "", "txt", text, (Section("Log", 0, len(text)),), sha256="log")
-    said: list[Exchange] = []
+    said: list[HistoryTurn] = []
     proposed = 0
     for number in range(10):
         question = f"What did the keeper do on day {number}?"
         done = asked(session, story, question, said, keep_all=True)
-        said.append(Exchange(question, done.text, done.token_ids))
+        said.append(HistoryTurn(question, done.text, done.token_ids))
         stats = done.stats
         assert stats.mode == "triforce" and stats.new_tokens > 0
         assert number == 0 or 0 < stats.prompt_tokens - stats.reused_tokens < 100, (number, stats)

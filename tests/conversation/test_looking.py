@@ -6,22 +6,22 @@ from __future__ import annotations
 
 import pytest
 
-from core.ask import Ask
-from core.cache.query_recorder import Head
+from core.ask import Request
+from core.cache.query_recorder import AttentionHead
 from core.config import MODES
-from core.conversation.attention_tracker import Looker, Stretches, stretches
+from core.conversation.attention_tracker import AttentionTracker, PassageSpans, stretches
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
-from core.events import Looked
+from core.events import AttentionEvidence
 from core.evidence import passages as cutting
 from core.evidence.attention_evidence import strongest
-from core.evidence.passages import passages, sentences
+from core.evidence.passages import book_passages, sentence_spans
 from tests.support.dense_attention import dense
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import TinyTokenizer
 
-HEADS = (Head(1, 3), Head(0, 1))
+HEADS = (AttentionHead(1, 3), AttentionHead(0, 1))
 STORY = (
     "A keeper rowed out at dusk.\n\n\n\nNobody on the quay saw him come back.\n\nThe tide turned late.\n\n"
 )
@@ -42,7 +42,7 @@ def events_of(mode: str, heads=HEADS, question: str | None = "Who?", **asked):
     )
     session = Session(engine(ours(oracle())), TinyTokenizer(), style, heads=heads)
     params = {"mode": mode, "max_new_tokens": 24, "temperature": 0.8, "seed": 5}
-    return list(session.ask(Ask(question, BOOK, "c", params=params, **asked)))
+    return list(session.ask(Request(question, BOOK, "c", params=params, **asked)))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -64,9 +64,9 @@ def test_events_say_what_dense_attention_says(mode: str):
     of = [at for at, piece in enumerate(pieces) for _ in piece]  # the token of each character
     rows = {None: own} | {
         at: range(len(prompt) + of[first] - 1, len(prompt) + of[last - 1])
-        for at, (first, last) in enumerate(sentences(text, 0, len(text)))
+        for at, (first, last) in enumerate(sentence_spans(text, 0, len(text)))
     }
-    told = [event for event in found if isinstance(event, Looked)]
+    told = [event for event in found if isinstance(event, AttentionEvidence)]
     assert [event.sentence for event in told] == list(rows) and len(rows) > 1
     for event in told:
         want = strongest(
@@ -81,15 +81,17 @@ def test_events_say_what_dense_attention_says(mode: str):
 def test_answers_are_the_same_without(mode: str, fit: str):
     """The setting changes what is said about an answer, never the answer."""
     with_it, without = events_of(mode, fit=fit), events_of(mode, (), fit=fit)
-    assert any(isinstance(event, Looked) for event in with_it)
-    assert not any(isinstance(event, Looked) for event in without)
+    assert any(isinstance(event, AttentionEvidence) for event in with_it)
+    assert not any(isinstance(event, AttentionEvidence) for event in without)
     assert with_it[-1].token_ids == without[-1].token_ids
     assert with_it[-1].text == without[-1].text
 
 
 def test_a_summary_has_places_too():
     """All rows of a wish of ours count: there is no question in it."""
-    found = [event for event in events_of("autoregressive", question=None) if isinstance(event, Looked)]
+    found = [
+        event for event in events_of("autoregressive", question=None) if isinstance(event, AttentionEvidence)
+    ]
     assert found[0].sentence is None and len(found[0].places) == 3
 
 
@@ -116,8 +118,8 @@ def test_a_sentence_is_told_once_as_soon_as_the_next_begins():
     belongs to both.
     """
     context = InContext()
-    looker = Looker(
-        context, Stretches((0, 50), (0, 9, 20)), text_start=4, question=range(30, 33), prompt_tokens=40
+    looker = AttentionTracker(
+        context, PassageSpans((0, 50), (0, 9, 20)), text_start=4, question=range(30, 33), prompt_tokens=40
     )
     text, ends = "He rows. She waits", [2, 7, 8, 12, 18]
 
@@ -136,7 +138,7 @@ def test_a_sentence_is_told_once_as_soon_as_the_next_begins():
 
 def test_stretches_are_the_passages_of_a_part_in_its_own_tokens():
     """A part that begins inside a passage, blank lines that are not read, tokens that add up otherwise."""
-    found = passages(BOOK)
+    found = book_passages(BOOK)
     start, end = STORY.index("rowed"), STORY.index("The tide")
     part = READ[READ.index("rowed") : READ.index("The tide")]
     got = stretches(BOOK, found, start, end, len(part), len)

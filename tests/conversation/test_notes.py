@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from core.conversation import part_summaries
-from core.conversation.part_summaries import Line, Note, NoteStore, grouped, joined, settled
+from core.conversation.part_summaries import (
+    PartSummary,
+    PartSummaryStore,
+    SummaryLine,
+    grouped,
+    labelled_text,
+    tidied,
+)
 from core.text.levelled import LevelledText
 
 
-def note(number: int, text: str, label: str = "") -> Note:
-    return Note(label or str(number), (Line(text, 0, 1),), number, number)
+def note(number: int, text: str, label: str = "") -> PartSummary:
+    return PartSummary(label or str(number), (SummaryLine(text, 0, 1),), number, number)
 
 
 @pytest.mark.parametrize(
@@ -36,12 +43,12 @@ def note(number: int, text: str, label: str = "") -> Note:
     ],
 )
 def test_settled(raw: str, kept: str):
-    assert settled(LevelledText.plain(raw), "Summarize what happens in this passage.").text == kept
+    assert tidied(LevelledText.plain(raw), "Summarize what happens in this passage.").text == kept
 
 
 def test_echo_of_the_instruction_goes():
     prompt = "Summarize what happens in this passage."
-    assert settled(LevelledText.plain(f"The keeper rowed home. {prompt} Again."), prompt).text == (
+    assert tidied(LevelledText.plain(f"The keeper rowed home. {prompt} Again."), prompt).text == (
         "The keeper rowed home."
     )
 
@@ -69,18 +76,18 @@ def test_groups_shrink_whatever_the_room():
 
 
 def test_joined_names_every_part():
-    assert joined([note(0, "a", "One"), note(1, "b", "Two")]) == "One\na\n\nTwo\nb"
+    assert labelled_text([note(0, "a", "One"), note(1, "b", "Two")]) == "One\na\n\nTwo\nb"
 
 
 def test_what_stands_on_the_disk_does_not_pile_up_in_memory(tmp_path, monkeypatch):
     """Every part of every book that was ever summarised stayed in the engine's process."""
     monkeypatch.setattr(part_summaries, "_IN_MEMORY", 3)
-    kept, alone = NoteStore(tmp_path), NoteStore()
+    kept, alone = PartSummaryStore(tmp_path), PartSummaryStore()
     for number in range(8):
         for store in (kept, alone):
-            store.put((Line(f"Part {number}.", 0, 1),), "book", "model", str(number))
-        assert kept.get("book", "model", "0") == (Line("Part 0.", 0, 1),)
+            store.put((SummaryLine(f"Part {number}.", 0, 1),), "book", "model", str(number))
+        assert kept.get("book", "model", "0") == (SummaryLine("Part 0.", 0, 1),)
     assert len(kept._notes) == 3 and len(alone._notes) == 8
     for number in range(8):
         for store in (kept, alone):
-            assert store.get("book", "model", str(number)) == (Line(f"Part {number}.", 0, 1),)
+            assert store.get("book", "model", str(number)) == (SummaryLine(f"Part {number}.", 0, 1),)

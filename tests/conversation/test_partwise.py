@@ -9,16 +9,16 @@ import re
 
 import pytest
 
-from core.ask import Ask
+from core.ask import Request
 from core.conversation.announcing import announces, plainly
 from core.conversation.characters import Introduction, introductions
 from core.conversation.naming import in_first_person, named, points_back
-from core.conversation.part_summaries import Line, NoteStore
-from core.conversation.reading import Part
-from core.conversation.standing import Slot, Summary
-from core.conversation.summary_layout import Section as Lines
+from core.conversation.part_summaries import PartSummaryStore, SummaryLine
+from core.conversation.reading import ReadingPart
+from core.conversation.standing import PartSlot, SlottedSummary
+from core.conversation.summary_layout import HeadedLines as Lines
 from core.documents.document import Document, Section
-from core.events import Delta, Finished, Reading, Standing
+from core.events import Delta, Finished, ReadingStep, SummaryDraft
 from core.wire import pack, unpack
 from tests.support.talks import ask, finished, make
 from tests.support.told_books import long_book, stands_in, style, telling, true_of
@@ -27,15 +27,15 @@ STYLE = style("supported", supported=0.3)
 DRAWING = dataclasses.replace(STYLE, tellings=3)
 
 
-def text_of(event: Standing) -> str:
+def text_of(event: SummaryDraft) -> str:
     return "".join(piece.text for piece in (*event.before, *event.telling, *event.after))
 
 
 def test_the_books_own_sentences_stand_there_before_anything_is_read():
     session, engine = make(telling(true_of), style=STYLE)
     book = long_book()
-    events = session.ask(Ask(None, book, "c"))
-    first = next(event for event in events if isinstance(event, Standing))
+    events = session.ask(Request(None, book, "c"))
+    first = next(event for event in events if isinstance(event, SummaryDraft))
     assert engine.prompts == [] and not first.telling
     own = finished(ask(session, book, None, summaries="own"))
     said = re.sub(r"[“”\s]", "", text_of(first))
@@ -46,7 +46,7 @@ def test_what_is_borne_out_takes_their_place_with_its_levels_and_its_place():
     session, engine = make(telling(true_of), style=STYLE)
     book = long_book()
     events = ask(session, book, None)
-    done, last = finished(events), [event for event in events if isinstance(event, Standing)][-1]
+    done, last = finished(events), [event for event in events if isinstance(event, SummaryDraft)][-1]
     told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
     assert len(engine.prompts) >= len(told) > 2 and "And so he" not in done.text
     stands_in(book, done)
@@ -62,7 +62,7 @@ def test_a_sentence_is_grey_until_it_ends_and_what_follows_is_added_to_it():
     shown, telling_now = [], None
     for event in ask(session, long_book(), None):
         assert unpack(pack(event)) == event
-        if isinstance(event, Standing):
+        if isinstance(event, SummaryDraft):
             telling_now = list(event.telling)
         elif isinstance(event, Delta):
             telling_now += event.pieces
@@ -87,7 +87,7 @@ def test_nothing_is_said_twice_while_it_is_told():
 
     session, _ = make(telling(twice), style=STYLE)
     for event in ask(session, long_book(), None):
-        if isinstance(event, Standing):
+        if isinstance(event, SummaryDraft):
             said = [text_of(event)[one.start : one.end] for one in event.stands]
             assert len(said) == len(set(said))
 
@@ -104,8 +104,8 @@ def test_a_page_of_a_long_book_is_told_from_the_parts_that_its_sentences_stand_i
 def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
     book, session = long_book(), make(telling(true_of), style=STYLE)[0]
     parts = []
-    for event in session.ask(Ask(None, book, "c"), should_stop=lambda: len(parts) > 2):
-        if isinstance(event, Reading):
+    for event in session.ask(Request(None, book, "c"), should_stop=lambda: len(parts) > 2):
+        if isinstance(event, ReadingStep):
             parts.append(event)
     assert isinstance(event, Finished) and event.reason == "user"
     assert {one.quoted for one in event.stands} == {True, False}
@@ -114,7 +114,7 @@ def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
 
 
 def test_told_again_it_is_decoded_again_with_another_seed(tmp_path):
-    store, book = NoteStore(tmp_path), long_book()
+    store, book = PartSummaryStore(tmp_path), long_book()
     session, engine = make(telling(true_of), style=STYLE, notes=store)
     finished(ask(session, book, None))
     told = len(engine.prompts)
@@ -159,10 +159,13 @@ def test_a_pronoun_stands_behind_whom_it_means_or_gets_the_name():
 
 
 def test_beside_what_was_told_no_own_sentence_points_back_to_one_that_is_not_there():
-    own = (Line("It rolled up to the old boards and stopped.", 0, 9, True), Line("Mara rowed.", 10, 19, True))
-    slot = Slot(Part("One", 0, 90, 20), own)
+    own = (
+        SummaryLine("It rolled up to the old boards and stopped.", 0, 9, True),
+        SummaryLine("Mara rowed.", 10, 19, True),
+    )
+    slot = PartSlot(ReadingPart("One", 0, 90, 20), own)
     assert slot.lines() == list(own)
-    slot.told, slot.complete = [Line("The baker wept.", 40, 60)], True
+    slot.told, slot.complete = [SummaryLine("The baker wept.", 40, 60)], True
     assert [line.text for line in slot.lines()] == ["Mara rowed.", "The baker wept."]
 
 
@@ -223,7 +226,7 @@ def begins_with(part: str, params) -> str:
 
 def test_the_story_begins_once_also_where_its_parts_were_told_before(tmp_path):
     """ "The story begins with ..." stood in every second part of a summary."""
-    session, _ = make(telling(begins_with), style=STYLE, notes=NoteStore(tmp_path))
+    session, _ = make(telling(begins_with), style=STYLE, notes=PartSummaryStore(tmp_path))
     book = long_book()
     for _time in range(2):
         done = finished(ask(session, book, None))
@@ -238,20 +241,23 @@ def test_main_characters_that_no_sentence_names_are_introduced_where_the_book_do
     """What was told spoke of "the keeper", and nobody learned her name. What stands before a part that is
     told stays as it is: a terminal cannot take back what it wrote.
     """
-    parts = [Part("I", 0, 100, 20), Part("II", 100, 200, 20)]
-    own = (Line("The lamp was lit before dark.", 10, 40, own=True), Line("It was late.", 110, 120, own=True))
+    parts = [ReadingPart("I", 0, 100, 20), ReadingPart("II", 100, 200, 20)]
+    own = (
+        SummaryLine("The lamp was lit before dark.", 10, 40, own=True),
+        SummaryLine("It was late.", 110, 120, own=True),
+    )
     names = {"Marigold": 5, "Oddo": 50, "Ann": 150, "Mirabel": 160}
-    summary = Summary(parts, [Lines("", own)])
+    summary = SlottedSummary(parts, [Lines("", own)])
     summary.main = [
-        Introduction(Line(f"{name} kept the light.", at, at + 9, own=True), frozenset([name]))
+        Introduction(SummaryLine(f"{name} kept the light.", at, at + 9, own=True), frozenset([name]))
         for name, at in names.items()
     ]
     first, second = summary.slots
-    first.told.append(Line("Oddo lit the lamp.", 10, 40))
+    first.told.append(SummaryLine("Oddo lit the lamp.", 10, 40))
     summary.complete(first)
     before = summary.standing(second).before
     assert "".join(one.text for one in before) == "“Marigold kept the light.” Oddo lit the lamp. "
-    second.told.append(Line("Oddo and Ann were late.", 110, 120))
+    second.told.append(SummaryLine("Oddo and Ann were late.", 110, 120))
     summary.complete(second)
     text = "".join(one.text for one in summary.standing().before)
     assert text == (
@@ -261,17 +267,19 @@ def test_main_characters_that_no_sentence_names_are_introduced_where_the_book_do
 
 def test_no_sentence_comes_between_a_name_and_who_is_meant_by_it():
     """ "Ann came to the lifeboat. “Peg was there.” He asks her": who asked whom?"""
-    slot = Slot(Part("I", 0, 200, 40), ())
+    slot = PartSlot(ReadingPart("I", 0, 200, 40), ())
     told = {5: "It was late.", 10: "Ann came home.", 100: "She slept there."}
-    slot.told = [Line(said, at, at + 5) for at, said in told.items()]
-    slot.introducing = [Line(f"{who} kept the light.", at, at + 5) for who, at in (("Peg", 50), ("Bob", 90))]
+    slot.told = [SummaryLine(said, at, at + 5) for at, said in told.items()]
+    slot.introducing = [
+        SummaryLine(f"{who} kept the light.", at, at + 5) for who, at in (("Peg", 50), ("Bob", 90))
+    ]
     assert [line.start for line in slot.lines()] == [5, 50, 90, 10, 100]
 
 
 def test_the_main_characters_of_a_book_are_those_it_names_most():
     book = long_book()
-    found = introductions(book, [Part("all", 0, len(book.text), 1)])
+    found = introductions(book, [ReadingPart("all", 0, len(book.text), 1)])
     assert [sorted(one.names) for one in found] == [["Oddo"], ["Mirabel"], ["Tancred"]]
     assert all(book.text[one.line.start : one.line.end] == one.line.text for one in found)
     spoken = dataclasses.replace(book, text=book.text.replace("In winter", "“In winter"))
-    assert introductions(spoken, [Part("all", 0, len(spoken.text), 1)]) == [], "somebody says it"
+    assert introductions(spoken, [ReadingPart("all", 0, len(spoken.text), 1)]) == [], "somebody says it"

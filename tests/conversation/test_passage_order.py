@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from core.ask import Exchange
+from core.ask import HistoryTurn
 from core.conversation.asking import asked_of_passage
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
@@ -102,7 +102,7 @@ def test_a_passage_far_from_every_name_of_the_question_is_not_asked(
 def test_a_follow_up_is_about_the_names_of_the_question_before_it():
     book = told((FACTS[0], *["Nothing came to pass."] * 11, FACTS[2]))
     session, _, _ = doubting(HIDDEN, {})
-    said = (Exchange("What had Brandt?", "A key of copper.", (5,)),)
+    said = (HistoryTurn("What had Brandt?", "A key of copper.", (5,)),)
     text = finished(ask(session, book, f"{QUESTION} Was it hers?", fit="passages", history=said)).text
     assert text.startswith("The book does not seem to say.")
 

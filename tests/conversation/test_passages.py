@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.config import MODES
 from core.conversation.followups import leant_on, looked_up, restated
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from core.documents.quotes import find_quotes
 from core.errors import UserError
-from core.events import Delta, Prefill, Reading
+from core.events import Delta, Prefill, ReadingStep
 from core.text import words
 from core.text.words import in_language
 from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
@@ -37,12 +37,12 @@ def test_only_passages_are_read_and_the_answer_rests_on_the_books_words():
 def test_reading_is_told_passage_by_passage_and_nothing_of_it_is_shown():
     session, _ = make(reader({**HIDDEN, "priest": "It was lost."}))
     events = ask(session, told(), QUESTION, fit="passages")
-    steps = [event for event in events if isinstance(event, Reading)]
+    steps = [event for event in events if isinstance(event, ReadingStep)]
     assert [(step.index, step.purpose) for step in steps] == [
         (at, "passage") for at in range(1, len(steps) + 1)
     ]
     first_word = next(at for at, event in enumerate(events) if isinstance(event, Delta))
-    assert not any(isinstance(event, (Reading, Prefill)) for event in events[first_word:])
+    assert not any(isinstance(event, (ReadingStep, Prefill)) for event in events[first_word:])
 
 
 def test_every_quotation_stands_in_the_book_word_for_word():
@@ -141,7 +141,7 @@ def test_what_the_program_says_in_an_answer_comes_apart_from_the_books_words():
     events = ask(session, told(pages=True), QUESTION, fit="passages")
     pieces = [piece.text for event in events if isinstance(event, Delta) for piece in event.pieces]
     with in_language("de"):
-        here = "".join(words.told(piece) for piece in pieces)
+        here = "".join(words.localized(piece) for piece in pieces)
     assert here.startswith("Das Buch scheint es nicht zu sagen. Am nächsten kommen:\n\nKapitel ")
     assert "Kapitel 1, S. 1:\n> " in here and "hid the silver key" in here
 
@@ -168,7 +168,7 @@ def test_a_follow_up_is_looked_up_and_put_with_the_question_before_it():
     session, engine = make(reader(HIDDEN))
     book = told()
     first = finished(ask(session, book, "Where did Oddo hide the silver key?", fit="passages"))
-    said = (Exchange("Where did Oddo hide the silver key?", first.text, first.token_ids),)
+    said = (HistoryTurn("Where did Oddo hide the silver key?", first.text, first.token_ids),)
     ask(session, book, "And why did he?", fit="passages", history=said)
     last = prompts(engine)[-1]
     assert "Where did Oddo hide the silver key? Under the third plank of the jetty. And why did he?" in last
@@ -179,11 +179,11 @@ def test_a_follow_up_is_looked_up_and_put_with_the_question_before_it():
 def test_a_follow_up_of_a_follow_up_is_about_the_same():
     """What the second leans on is what the third is about; a word that only begins an answer is no name."""
     said = (
-        Exchange("Who came home first?", "The herring boats."),
-        Exchange("Where did Oddo hide the silver key?", "Under the plank, by Sigrun."),
-        Exchange("And why did he?", "He was alone."),
+        HistoryTurn("Who came home first?", "The herring boats."),
+        HistoryTurn("Where did Oddo hide the silver key?", "Under the plank, by Sigrun."),
+        HistoryTurn("And why did he?", "He was alone."),
     )
-    asked = Ask("And what happened then?", book=told(), history=said)
+    asked = Request("And what happened then?", book=told(), history=said)
     assert [one.question for one in leant_on(asked)] == [one.question for one in said[1:]]
     words = looked_up(asked)
     assert "silver key" in words
@@ -198,7 +198,7 @@ def test_a_follow_up_of_a_follow_up_is_about_the_same():
 
 def test_a_question_that_stands_alone_is_put_alone():
     session, engine = make(reader({}))
-    said = (Exchange("Where did Oddo hide the silver key?", "Under the plank.", (5,)),)
+    said = (HistoryTurn("Where did Oddo hide the silver key?", "Under the plank.", (5,)),)
     ask(session, told(), "How many herring boats came home before the storm?", fit="passages", history=said)
     assert not any("Oddo hide" in prompt for prompt in prompts(engine))
 
@@ -206,7 +206,7 @@ def test_a_question_that_stands_alone_is_put_alone():
 def test_a_refusal_is_not_repeated_to_the_model():
     session, engine = make(reader({}))
     first = finished(ask(session, told(), QUESTION, fit="passages"))
-    said = (Exchange(QUESTION, first.text, first.token_ids),)
+    said = (HistoryTurn(QUESTION, first.text, first.token_ids),)
     ask(session, told(), "And who hid it?", fit="passages", history=said)
     assert prompts(engine)[-1].endswith(f"{QUESTION} And who hid it?")
     assert "does not seem to say" not in prompts(engine)[-1]
@@ -228,7 +228,7 @@ def test_a_refusal_is_not_repeated_to_the_model():
     ],
 )
 def test_which_questions_lean(question: str, leans: bool):
-    asked = Ask(question, history=(Exchange("Who?", "He.", (5,)),))
+    asked = Request(question, history=(HistoryTurn("Who?", "He.", (5,)),))
     assert bool(leant_on(asked)) == leans
 
 
@@ -353,7 +353,7 @@ def test_a_model_that_reads_passages_best_is_given_them():
 
 def test_a_summary_is_read_as_if_nothing_had_been_chosen():
     for fit in ("passages", "auto"):
-        session, engine = make(notes=NoteStore(), read_whole_s=0.0)
+        session, engine = make(notes=PartSummaryStore(), read_whole_s=0.0)
         done = finished(ask(session, told(), None, fit=fit))
         assert done.plan["reading"]["mode"] == "sections"
         assert len(engine.prompts) > 4

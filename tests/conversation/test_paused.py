@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import Ask
+from core.ask import Request
 from core.conversation.session import Session
 from core.documents.document import Document, Section
-from core.events import Event, Finished, Prefill, Reading
+from core.events import Event, Finished, Prefill, ReadingStep
 from tests.support.paused_sessions import STYLE, TEXT, opened
 
 BOOK = Document("B", "", "txt", TEXT, (Section("One", 0, len(TEXT)),), sha256="b")
@@ -23,7 +23,7 @@ def answer(
     """The events; stopped when `until` says so of those before."""
     events: list[Event] = []
     params = {"max_new_tokens": 8, "temperature": 0.8, "seed": 5}
-    ask = Ask(question, BOOK, "c", fit=fit, params=params)
+    ask = Request(question, BOOK, "c", fit=fit, params=params)
     for event in session.ask(ask, should_stop=lambda: until is not None and until(events)):
         events.append(event)
     return events
@@ -84,7 +84,7 @@ def test_a_paused_summary_goes_on_inside_the_part_it_was_in(tmp_path, restart: b
         session = opened(tmp_path, style)
     first_part = []
     for event in answer(session, None, fit="sections"):
-        if isinstance(event, Reading) and first_part:
+        if isinstance(event, ReadingStep) and first_part:
             break
         first_part.append(event)
     fed = [event for event in first_part if isinstance(event, Prefill)]

@@ -7,18 +7,18 @@ import dataclasses
 import pytest
 
 from app.desk.questions import too_many
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.errors import UserError
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import STYLE, ask, book, encoded, finished, make
 
 SAID = tuple(
-    Exchange(f"Who came {at}?", "It was so. " * 4, tuple(encoded("It was so. " * 4))) for at in range(5)
+    HistoryTurn(f"Who came {at}?", "It was so. " * 4, tuple(encoded("It was so. " * 4))) for at in range(5)
 )
 
 
 def room_left(session, question: str | None, small, **options) -> dict:
-    return session.room(Ask(question, small, "c", history=SAID, params={"max_new_tokens": 64}, **options))
+    return session.room(Request(question, small, "c", history=SAID, params={"max_new_tokens": 64}, **options))
 
 
 @pytest.mark.parametrize("instructions", ["", "Answer in German, briefly."])
@@ -71,7 +71,7 @@ def test_edit_regenerate_and_fork_reuse_what_was_read(change):
     session, engine = make()
     small = book(1)
     first = finished(ask(session, small, "Who came?", conversation="one"))
-    said = (Exchange("Who came?", first.text, first.token_ids),)
+    said = (HistoryTurn("Who came?", first.text, first.token_ids),)
     ask(session, small, "And then?", conversation="one", history=said)
     asked, talk = {"edit": ("Then who?", "two"), "again": ("And then?", "one"), "fork": ("Why?", "two")}[
         change
@@ -87,8 +87,8 @@ def test_two_questions_with_one_answer_stay_apart():
     session, engine = make()
     small = book(1)
     first = finished(ask(session, small, "Was it he?"))
-    said = (Exchange("Was it he?", first.text, first.token_ids),)
+    said = (HistoryTurn("Was it he?", first.text, first.token_ids),)
     second = finished(ask(session, small, "Was it she?", history=said))
     assert second.token_ids == first.token_ids
-    ask(session, small, "Who?", history=(*said, Exchange("Was it she?", second.text, second.token_ids)))
+    ask(session, small, "Who?", history=(*said, HistoryTurn("Was it she?", second.text, second.token_ids)))
     assert CharTokenizer().decode(engine.prompts[2]).count("Was it he?") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.cache.disk import SnapshotFolder
 from core.events import Finished
 from tests.support.paused_sessions import STYLE, TEXT, opened
@@ -14,8 +14,8 @@ from tests.support.tiny_tokenizer import TinyTokenizer
 TOKENS = len(TEXT) + 1  # with the system's
 
 
-def put(session, question: str, *, text: str = TEXT, history: tuple[Exchange, ...] = ()) -> Finished:
-    *_, last = session.ask(Ask(question, None, "api", guest=True, text=text, history=history))
+def put(session, question: str, *, text: str = TEXT, history: tuple[HistoryTurn, ...] = ()) -> Finished:
+    *_, last = session.ask(Request(question, None, "api", guest=True, text=text, history=history))
     assert isinstance(last, Finished)
     return last
 
@@ -34,10 +34,10 @@ def test_text_is_not_read_again_after_a_restart(tmp_path):
     assert asked.stats.reused_tokens == 0
     assert put(first, "Where?").stats.reused_tokens >= TOKENS, "in memory, for another conversation, too"
     second = restarted(tmp_path, first)
-    again = put(second, "Where?", history=(Exchange("Who writes?", asked.text),))
+    again = put(second, "Where?", history=(HistoryTurn("Who writes?", asked.text),))
     assert again.stats.snapshot_tokens >= TOKENS
     alone = restarted(tmp_path / "other")
-    assert put(alone, "Where?", history=(Exchange("Who writes?", asked.text),)).text == again.text
+    assert put(alone, "Where?", history=(HistoryTurn("Who writes?", asked.text),)).text == again.text
 
 
 def test_text_is_kept_by_what_it_says_and_goes_with_what_is_kept_of_books(tmp_path):
@@ -47,7 +47,7 @@ def test_text_is_kept_by_what_it_says_and_goes_with_what_is_kept_of_books(tmp_pa
     session = restarted(tmp_path, session)
     folder = SnapshotFolder(tmp_path)
     assert folder.usage().books == 2
-    folder.forget(Ask(text=TEXT).text_id)
+    folder.forget(Request(text=TEXT).text_id)
     assert folder.usage().books == 1
     assert put(session, "Who?").stats.snapshot_tokens == 0
     folder.clear()
@@ -70,7 +70,7 @@ def test_prompt_is_exactly_what_was_sent():
     prompts = []
     for text, question in (("", "The sea.\n\nWho?"), ("The sea.\n\n", "Who?")):
         session, engine = make()
-        list(session.ask(Ask(question, None, "api", text=text)))
+        list(session.ask(Request(question, None, "api", text=text)))
         prompts.append(engine.prompts[-1])
     assert prompts[0] == prompts[1]
 
@@ -79,9 +79,9 @@ def test_conversation_without_a_book_is_laid_out_alike_after_a_restart():
     """Its earlier questions were put as questions about a book, and all of it was read again."""
     style = {"style": STYLE.__class__(system="S", answer_prompt="Q: {question}", quote_prompt="Quote.")}
     session, engine = make(**style)
-    *_, first = session.ask(Ask("Who?", None, "c"))
-    said = (Exchange("Who?", first.text, first.token_ids),)
-    list(session.ask(Ask("Where?", None, "c", history=said)))
+    *_, first = session.ask(Request("Who?", None, "c"))
+    said = (HistoryTurn("Who?", first.text, first.token_ids),)
+    list(session.ask(Request("Where?", None, "c", history=said)))
     new, new_engine = make(**style)
-    list(new.ask(Ask("Where?", None, "c", history=said)))
+    list(new.ask(Request("Where?", None, "c", history=said)))
     assert new_engine.prompts[-1] == engine.prompts[-1]

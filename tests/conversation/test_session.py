@@ -8,13 +8,13 @@ import dataclasses
 
 import pytest
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.conversation.session import Session
-from core.conversation.time_estimates import Expectation
-from core.conversation.verification import Agreement
+from core.conversation.time_estimates import TimeEstimate
+from core.conversation.verification import GreedyAgreement
 from core.engine import Done
 from core.errors import UserError
-from core.events import Delta, Prefill, Stats, Verified
+from core.events import Delta, Prefill, Stats, VerificationResult
 from tests.support.fakes import EOS, FAKE_PLAN, CharTokenizer, FakeEngine
 from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
@@ -55,7 +55,7 @@ def test_answers_are_never_encoded_again():
     session, engine = make()
     small = book(1)
     ids = [1234, 2345]
-    ask(session, small, "And then?", history=(Exchange("Who?", "other", tuple(ids)),))
+    ask(session, small, "And then?", history=(HistoryTurn("Who?", "other", tuple(ids)),))
     prompt = engine.prompts[0]
     assert any(prompt[i : i + 2] == ids for i in range(len(prompt)))
     assert not any(prompt[i : i + 5] == encoded("other") for i in range(len(prompt)))
@@ -88,7 +88,7 @@ def test_same_turn_repeats_and_asking_again_differs():
 def test_full_context_drops_oldest_turns_and_says_so():
     session, engine = make(context_tokens=800)
     small = book(1, 8)
-    long_turns = (Exchange("x" * 90, "x" * 90, tuple(encoded("y" * 90))),) * 4
+    long_turns = (HistoryTurn("x" * 90, "x" * 90, tuple(encoded("y" * 90))),) * 4
     done = finished(ask(session, small, "And?", history=long_turns, params={"max_new_tokens": 50}))
     assert any("left out" in note for note in done.notes)
     assert len(engine.prompts[0]) <= 800
@@ -131,7 +131,7 @@ def test_the_notes_of_a_circling_answer_are_its_own():
 def test_stop_keeps_what_was_said():
     session, _ = make(lambda ids, params: encoded("a" * 5 + "b" * 5))
     heard = []
-    events = session.ask(Ask("Who?", book(1), "c"), should_stop=lambda: len(heard) >= 3)
+    events = session.ask(Request("Who?", book(1), "c"), should_stop=lambda: len(heard) >= 3)
     for event in events:
         if isinstance(event, Delta):
             heard.append(event.text)
@@ -274,7 +274,7 @@ def test_the_card_counts_what_will_be_written():
 
 def test_the_card_goes_by_measured_speed():
     """What the plan expected of this machine is worth less than what it did."""
-    expectation = Expectation(FAKE_PLAN)
+    expectation = TimeEstimate(FAKE_PLAN)
     assert expectation.writing_s(100, 4000) == pytest.approx(0.1)
     assert expectation.writing_s(100, 0) == pytest.approx(0.05)
     expectation.answered(Stats(rounds=50, tbt_mean_ms=30.0))
@@ -298,9 +298,9 @@ def test_verify_checks_the_answer_and_says_how_it_agrees(monkeypatch: pytest.Mon
     """The prompt and exactly the answer's tokens are checked, and mismatches told as they are."""
     asked: list[tuple[list[int], int]] = []
 
-    def checked(model, context, ids, start, params) -> Agreement:
+    def checked(model, context, ids, start, params) -> GreedyAgreement:
         asked.append((list(ids), start))
-        return Agreement(len(ids) - start, 6, 1, 2, largest_gap=3.5, margin=0.1, log_probability=-9.0)
+        return GreedyAgreement(len(ids) - start, 6, 1, 2, largest_gap=3.5, margin=0.1, log_probability=-9.0)
 
     monkeypatch.setattr("core.conversation.turns.verify_answer", checked)
     engine = FakeEngine(lambda ids, params: encoded("It is so."))
@@ -309,4 +309,4 @@ def test_verify_checks_the_answer_and_says_how_it_agrees(monkeypatch: pytest.Mon
     ids, start = asked[0]
     assert ids[start:] == list(done.token_ids) and ids[:start] == engine.prompts[0]
     assert any("7 of 9 tokens agree, 1 by a near-tie" in note for note in done.notes)
-    assert done.stats.verified == Verified(9, 1, 2, 3.5, 0.1)
+    assert done.stats.verified == VerificationResult(9, 1, 2, 3.5, 0.1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from core.ask import Ask
-from core.conversation.part_summaries import NoteStore
-from core.events import Delta, Reading
+from core.ask import Request
+from core.conversation.part_summaries import PartSummaryStore
+from core.events import Delta, ReadingStep
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt
 
@@ -14,7 +14,7 @@ from tests.support.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finish
 def test_long_book_is_summarised_in_parts_and_then_whole():
     session, engine = make(reply_by_prompt)
     events = ask(session, book(), None)
-    readings = [e for e in events if isinstance(e, Reading)]
+    readings = [e for e in events if isinstance(e, ReadingStep)]
     assert [(r.index, r.total, r.purpose) for r in readings] == [
         (i, 4, "part summary") for i in (1, 2, 3, 4)
     ] + [(1, 1, "whole summary")]
@@ -33,7 +33,7 @@ def test_summaries_that_do_not_fit_together_are_told_in_levels():
     """Many parts: the notes alone exceed what the model reads at once."""
     session, engine = make(reply_by_prompt, context_tokens=1500)
     events = ask(session, book(30), None)
-    parts = [e for e in events if isinstance(e, Reading) and e.purpose == "part summary"]
+    parts = [e for e in events if isinstance(e, ReadingStep) and e.purpose == "part summary"]
     levels = list(dict.fromkeys(e.label for e in parts if e.total == 3))
     assert levels == ["Chapters 1–10", "Chapters 11–20", "Chapters 21–30"]
     assert finished(events).text == WHOLE
@@ -43,14 +43,14 @@ def test_summaries_that_do_not_fit_together_are_told_in_levels():
 
 def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
     """A reading of an hour must survive a stop, and even a new process."""
-    session, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    session, engine = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     stopped = []
-    for event in session.ask(Ask(None, book(), "c"), should_stop=lambda: len(stopped) > 0):
-        if isinstance(event, Reading) and event.index == 3:
+    for event in session.ask(Request(None, book(), "c"), should_stop=lambda: len(stopped) > 0):
+        if isinstance(event, ReadingStep) and event.index == 3:
             stopped.append(event)
     assert event.reason == "user"
     assert event.sources == ("Chapter 1", "Chapter 2")
-    fresh, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    fresh, engine = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     events = ask(fresh, book(), None)
     assert finished(events).text == WHOLE
     assert len(engine.prompts) == 3  # parts 3 and 4, then the whole
@@ -69,7 +69,7 @@ def test_part_summary_that_says_nothing_is_written_once_more():
 
     session, engine = make(reply)
     events = ask(session, book(), None)
-    tries = [(e.label, e.attempt) for e in events if isinstance(e, Reading)]
+    tries = [(e.label, e.attempt) for e in events if isinstance(e, ReadingStep)]
     assert tries[:3] == [("Chapter 1", 1), ("Chapter 1", 2), ("Chapter 2", 1)]
     assert "came back" in CharTokenizer().decode(engine.prompts[-1])
 
@@ -86,10 +86,12 @@ def strict_reply(ids, params):
 
 
 def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best_is_kept():
-    store = NoteStore()
+    store = PartSummaryStore()
     session, engine = make(strict_reply, style=STRICT, notes=store)
     events = ask(session, book(2), None, fit="sections")
-    readings = [e for e in events if isinstance(e, Reading) and e.purpose == "part summary" and e.index == 1]
+    readings = [
+        e for e in events if isinstance(e, ReadingStep) and e.purpose == "part summary" and e.index == 1
+    ]
     # three prompts, then the best once more for the eye
     assert [e.attempt for e in readings] == [1, 2, 3, 4]
     kept = [e.text for e in events[events.index(readings[-1]) :] if isinstance(e, Delta)][0]
@@ -104,10 +106,10 @@ def test_part_that_keeps_to_its_text_is_asked_for_once():
         lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful
     )
     events = ask(session, book(2), None, fit="sections")
-    assert [(e.index, e.attempt) for e in events if isinstance(e, Reading) and e.purpose == "part summary"][
-        0
-    ] == (1, 1)
-    assert not [e for e in events if isinstance(e, Reading) and e.index == 1 and e.attempt > 1]
+    assert [
+        (e.index, e.attempt) for e in events if isinstance(e, ReadingStep) and e.purpose == "part summary"
+    ][0] == (1, 1)
+    assert not [e for e in events if isinstance(e, ReadingStep) and e.index == 1 and e.attempt > 1]
 
 
 def test_echo_of_the_instruction_does_not_reach_the_whole_summary():
@@ -131,12 +133,12 @@ def test_fresh_reads_every_part_again(tmp_path):
 
 
 def test_torn_note_on_disk_is_made_again(tmp_path):
-    session, _ = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    session, _ = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     ask(session, book(), None)
     torn = list(tmp_path.glob("*/*.json"))
     assert len(torn) == 4
     for path in torn:
         path.write_text('{"no')
-    again, engine = make(reply_by_prompt, notes=NoteStore(tmp_path))
+    again, engine = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     assert finished(ask(again, book(), None)).text == WHOLE
     assert len(engine.prompts) == 5

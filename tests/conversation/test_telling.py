@@ -9,12 +9,12 @@ import re
 
 import pytest
 
-from core.ask import Ask
-from core.conversation.grounding import Stretch, fewer, whole_sentences
-from core.conversation.part_summaries import Line, NoteStore
+from core.ask import Request
+from core.conversation.grounding import TellableSpan, fewer, whole_sentences
+from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import by_chapter
-from core.conversation.summary_layout import Section, composed
-from core.events import Delta, Reading
+from core.conversation.summary_layout import HeadedLines, composed
+from core.events import Delta, ReadingStep
 from core.evidence.support import Evidence
 from core.text.levelled import LevelledText
 from tests.support.fakes import CharTokenizer
@@ -73,7 +73,7 @@ def test_a_chapter_in_pieces_is_told_once():
     session, _ = make(inventing, style=style("supported"))
     book = long_book(2, 30)
     events = ask(session, book, None, summary_length="chapters")
-    parts = [one for one in events if isinstance(one, Reading) and one.purpose == "telling"]
+    parts = [one for one in events if isinstance(one, ReadingStep) and one.purpose == "telling"]
     assert parts[0].total > 2
     assert finished(events).text.count("## ") == 2
 
@@ -91,7 +91,7 @@ def test_time_left_falls_from_part_to_part(kind: str, length: str):
     """The telling of the whole counts, level by level."""
     session, _ = make(inventing, style=dataclasses.replace(style(kind), join_tokens=900))
     events = ask(session, long_book(), None, summary_length=length)
-    read = [one for one in events if isinstance(one, Reading) and one.attempt == 1]
+    read = [one for one in events if isinstance(one, ReadingStep) and one.attempt == 1]
     left = [one.left_s for one in read]
     assert len(left) > 3
     assert None not in left[:-1]  # the last may show what is there
@@ -106,13 +106,13 @@ def test_time_left_falls_from_part_to_part(kind: str, length: str):
 def test_a_stopped_summary_goes_on_with_its_lines(tmp_path):
     """Their places must come back from disk, too."""
     book = long_book()
-    session, _ = make(inventing, style=style("supported"), notes=NoteStore(tmp_path))
+    session, _ = make(inventing, style=style("supported"), notes=PartSummaryStore(tmp_path))
     seen = []
-    for event in session.ask(Ask(None, book, "c"), should_stop=lambda: len(seen) > 2):
-        if isinstance(event, Reading) and event.attempt == 1:
+    for event in session.ask(Request(None, book, "c"), should_stop=lambda: len(seen) > 2):
+        if isinstance(event, ReadingStep) and event.attempt == 1:
             seen.append(event)
     assert event.reason == "user"
-    again, engine = make(inventing, style=style("supported"), notes=NoteStore(tmp_path))
+    again, engine = make(inventing, style=style("supported"), notes=PartSummaryStore(tmp_path))
     done = finished(ask(again, book, None))
     assert len(engine.prompts) == seen[0].total - 2
     stands_in(book, done)
@@ -139,7 +139,7 @@ def test_of_a_book_told_in_one_go_every_sentence_stands_in_it():
     stands_in(book, done)
     assert any(one.quoted for one in done.stands) and any("book's own" in note for note in done.notes)
     assert CharTokenizer().decode(done.decoded) == CharTokenizer().decode(inventing(engine.prompts[0], None))
-    told = [one for one in events if isinstance(one, Reading)]
+    told = [one for one in events if isinstance(one, ReadingStep)]
     assert [(one.purpose, one.attempt) for one in told] == [("whole summary", 1), ("whole summary", 2)]
     asked = ask(session, book, "Who?", history=turns("Summarise", done))
     assert finished(asked) and encoded(done.text) == list(done.token_ids)
@@ -151,7 +151,7 @@ def test_what_stands_in_the_book_is_shown_once_and_kept_as_it_was_told():
     events = ask(session, long_book(1, 3), None)
     done = finished(events)
     assert done.text == TALE and done.token_ids == tuple(encoded(TALE)) and not done.notes
-    assert sum(isinstance(one, Reading) for one in events) == 1
+    assert sum(isinstance(one, ReadingStep) for one in events) == 1
     assert [done.text[one.start : one.end] for one in done.stands] == re.findall(r"[^.]+\.", TALE)[:1] + [
         "Oddo counted all of the lanterns before dark."
     ]
@@ -190,7 +190,7 @@ def test_a_summary_as_a_person_wished_it_is_not_held_to_the_words_of_the_book():
 def test_a_summary_that_is_stopped_stays_as_far_as_it_came():
     session, _ = make(lambda ids, params: encoded("Captain Gatsby sailed to Boston. " * 3), **IN_ONE_GO)
     told = []
-    for event in session.ask(Ask(None, long_book(1, 3), "c"), should_stop=lambda: len(told) > 20):
+    for event in session.ask(Request(None, long_book(1, 3), "c"), should_stop=lambda: len(told) > 20):
         told.extend([event] if isinstance(event, Delta) else [])
     assert event.reason == "user" and event.text.startswith("Captain Gatsby") and event.stands == ()
 
@@ -207,20 +207,20 @@ def test_a_book_that_takes_too_long_to_read_in_one_go_is_told_in_parts():
 
 def test_what_is_not_borne_out_gives_way_to_what_is():
     book = long_book(1)
-    stretch, plain = Stretch(book, Evidence(book), (0, len(book.text))), LevelledText.plain
+    stretch, plain = TellableSpan(book, Evidence(book), (0, len(book.text))), LevelledText.plain
     told = stretch.supported(plain("Gatsby gave a party. Oddo rowed to New York with Nick."), 0.3)
     assert len(told) == 2 and all(line.own for line in told)
     assert all(book.text[line.start : line.end] == line.text for line in told)
     (ended,) = stretch.supported(plain("Oddo rowed all of the barrels from the old ferry and"), 0.3)
     assert ended.own and ended.text.endswith(".")
-    lines = (Line("Oddo carried all of the ledgers.", 5, 9),)
-    from_lines = Stretch(book, Evidence(book), (0, len(book.text)), lines)
+    lines = (SummaryLine("Oddo carried all of the ledgers.", 5, 9),)
+    from_lines = TellableSpan(book, Evidence(book), (0, len(book.text)), lines)
     assert from_lines.supported(plain("Gatsby sang."), 0.3) == lines
 
 
 def test_nothing_is_told_twice():
-    line = Line("Oddo rowed the barrels to the ferry.", 0, 5)
-    other = Line("Mirabel painted the tower of the chapel.", 5, 9)
+    line = SummaryLine("Oddo rowed the barrels to the ferry.", 0, 5)
+    other = SummaryLine("Mirabel painted the tower of the chapel.", 5, 9)
     assert fewer([line, line, other, line], 100) == (line, other)
 
 
@@ -233,8 +233,8 @@ def test_chapters_of_parts():
 
 
 def test_composed_text_and_places_agree():
-    lines = tuple(Line(f"Sentence {number}.", number, number + 1, number == 2) for number in range(7))
-    levelled, stands = composed([Section("One", lines), Section("Two", lines[:1])], quoting=True)
+    lines = tuple(SummaryLine(f"Sentence {number}.", number, number + 1, number == 2) for number in range(7))
+    levelled, stands = composed([HeadedLines("One", lines), HeadedLines("Two", lines[:1])], quoting=True)
     text = levelled.text
     assert text.startswith("## One\n\nSentence 0. Sentence 1. “Sentence 2.” ")
     assert text.endswith("\n\n## Two\n\nSentence 0.") and text.count("\n\n") == 4

@@ -9,11 +9,11 @@ import pytest
 
 from app.web.citations import Citations
 from core.conversation import verifier
-from core.conversation.reranking import Heard
-from core.conversation.verification import Agreement
-from core.conversation.verifier import NAMES, Candidate, Verifier, Witness, candidates
+from core.conversation.reranking import ScoredPassage
+from core.conversation.verification import GreedyAgreement
+from core.conversation.verifier import NAMES, PassageAnswers, ScoredAnswer, Verifier, scored_answers
 from core.errors import UserError
-from core.events import Reading
+from core.events import ReadingStep
 from core.evidence.support import Evidence
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, reader, told
@@ -32,17 +32,17 @@ def judging(replies, given: float, marked: float, weights=AGREED):
 
 @pytest.fixture
 def uses(monkeypatch):
-    return lambda judge: monkeypatch.setattr(verifier, "load", lambda name: judge)
+    return lambda judge: monkeypatch.setattr(verifier, "load_verifier", lambda name: judge)
 
 
-def said(witnesses: list[Witness], found: list[Candidate]) -> list[str]:
+def said(witnesses: list[PassageAnswers], found: list[ScoredAnswer]) -> list[str]:
     return [witnesses[one.witness].said[one.at][0] for one in found]
 
 
-def witnesses(evidence: Evidence, *texts: tuple[str, ...]) -> list[Witness]:
+def witnesses(evidence: Evidence, *texts: tuple[str, ...]) -> list[PassageAnswers]:
     passages = evidence.passages
     return [
-        Witness(Heard(passages[at], 1.0, -50.0, -9.0), tuple((text, -1.0) for text in several))
+        PassageAnswers(ScoredPassage(passages[at], 1.0, -50.0, -9.0), tuple((text, -1.0) for text in several))
         for at, several in enumerate(texts)
     ]
 
@@ -50,16 +50,16 @@ def witnesses(evidence: Evidence, *texts: tuple[str, ...]) -> list[Witness]:
 def test_refusals_echoes_and_other_kinds_are_no_candidates():
     evidence = Evidence(told())
     heard = witnesses(evidence, ("The silver key.", REFUSAL, "", "Under the plank.", "Under the plank."))
-    assert said(heard, candidates(QUESTION, heard, evidence)) == ["Under the plank."]
+    assert said(heard, scored_answers(QUESTION, heard, evidence)) == ["Under the plank."]
     heard = witnesses(evidence, ("Under the plank.", "Three."))
-    assert said(heard, candidates("How many keys had Oddo?", heard, evidence)) == ["Three."]
+    assert said(heard, scored_answers("How many keys had Oddo?", heard, evidence)) == ["Three."]
 
 
 def test_an_answer_that_other_passages_agree_with_is_worth_more():
     evidence = Evidence(told())
     heard = witnesses(evidence, ("the jetty", "a boat"), ("the jetty", REFUSAL), ("an owl", "an owl"))
     judge = Verifier(0.0, AGREED, 0.0, 0.0)
-    best, score = judge.best(candidates("What did the ferryman see?", heard, evidence))
+    best, score = judge.best(scored_answers("What did the ferryman see?", heard, evidence))
     assert said(heard, [best]) == ["the jetty"]
     assert score == pytest.approx((0.5 + 0.5 + 0.0) / 3)  # of a boat and a refusal nothing is in common
 
@@ -70,7 +70,7 @@ def test_all_passages_are_asked_and_the_likeliest_to_be_right_is_given(uses):
     uses(judge)
     events = ask(session, told(), QUESTION, fit="passages")
     done = finished(events)
-    read = [one for one in events if isinstance(one, Reading)]
+    read = [one for one in events if isinstance(one, ReadingStep)]
     assert len(read) == read[0].total and done.stats.answers == 3 * len(read)
     assert done.text.split("\n\n")[0] in (LOST, HIDDEN["third plank"])
     assert set(done.drawn) == {"passage", "temperature", "top_p", "instructed"}
@@ -138,7 +138,7 @@ def test_a_question_of_5000_words_is_refused_in_words(uses):
 
 
 def test_the_one_that_comes_with_the_program_knows_the_features():
-    held = verifier.load.__wrapped__("smollm2-135m-reader/verifier.json")
+    held = verifier.load_verifier.__wrapped__("smollm2-135m-reader/verifier.json")
     assert len(held.weights) == len(NAMES) and held.given <= held.marked
 
 
@@ -148,7 +148,7 @@ def test_one_learned_on_other_features_is_told(tmp_path, monkeypatch):
     record = {"bias": 0.0, "weights": {"luck": 1.0}, "given": 0.0, "marked": 0.0}
     (tmp_path / "assets" / "models" / "a.json").write_text(json.dumps(record))
     with pytest.raises(AssertionError, match="learn it anew"):
-        verifier.load.__wrapped__("a.json")
+        verifier.load_verifier.__wrapped__("a.json")
 
 
 def test_the_answers_of_one_passage_are_one_batch(uses):
@@ -172,7 +172,7 @@ def test_where_answers_are_checked_the_one_that_is_given_is(uses, monkeypatch):
 
     def verify(model, context, ids, start, params):
         checked.append((params.temperature, len(ids) - start))
-        return Agreement(len(ids) - start, len(ids) - start, 0, 0, 0.0, 0.1, -1.0)
+        return GreedyAgreement(len(ids) - start, len(ids) - start, 0, 0, 0.0, 0.1, -1.0)
 
     monkeypatch.setattr("core.conversation.turns.verify_answer", verify)
     session, _engine = make(reader(HIDDEN), style=JUDGED, verify=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.config import MODES
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
@@ -26,16 +26,16 @@ def answer(request: pytest.FixtureRequest) -> Callable[..., Finished]:
     session = Session(made, TinyTokenizer(), ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"))
     params = {"mode": request.param, "max_new_tokens": 8, "temperature": 0.8}
 
-    def asked(question: str, *history: Exchange, conversation: str = "c") -> Finished:
-        *_, last = session.ask(Ask(question, BOOK, conversation, history=history, params=params))
+    def asked(question: str, *history: HistoryTurn, conversation: str = "c") -> Finished:
+        *_, last = session.ask(Request(question, BOOK, conversation, history=history, params=params))
         assert isinstance(last, Finished)
         return last
 
     return asked
 
 
-def said(question: str, done: Finished) -> Exchange:
-    return Exchange(question, done.text, done.token_ids)
+def said(question: str, done: Finished) -> HistoryTurn:
+    return HistoryTurn(question, done.text, done.token_ids)
 
 
 def test_only_new_tokens_are_fed(answer: Callable[..., Finished]):
@@ -78,7 +78,7 @@ def test_at_temperature_0_a_summary_is_told_alike_by_every_mode():
             ),
         )
         params = {"mode": mode, "max_new_tokens": 24, "temperature": 0.0}
-        events = list(session.ask(Ask(None, BOOK, "c", fresh=True, params=params)))
+        events = list(session.ask(Request(None, BOOK, "c", fresh=True, params=params)))
         told[mode] = [event.text for event in events if isinstance(event, Delta)]
         assert events[-1].stats.mode == mode and events[-1].stats.new_tokens > 24
         told[mode] = "".join(told[mode])
@@ -90,7 +90,7 @@ def test_what_the_events_bring_adds_up_to_the_figures_of_the_end():
     made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
     session = Session(made, TinyTokenizer(), ReadingStyle(system="S", part_prompts=("?",), whole_prompt="?"))
     figures = AnswerStats()
-    for event in session.ask(Ask("Who?", BOOK, "c", params={"max_new_tokens": 24, "temperature": 0.8})):
+    for event in session.ask(Request("Who?", BOOK, "c", params={"max_new_tokens": 24, "temperature": 0.8})):
         figures.take(event)
     counted, end = figures.stats(), event.stats
     assert end.rounds > 3 and counted == replace(end, peak_memory_bytes=counted.peak_memory_bytes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.cache.full import FullKVCache
-from core.decoding.branching import Branch
+from core.decoding.branching import AnswerBranch
 from core.decoding.decoder import never
 from core.engine import Engine
 from core.text.stopping import StopStrings
@@ -24,9 +24,9 @@ def tiny() -> Engine:
     return engine(ours(oracle()))
 
 
-def branches(tiny: Engine, laws, ends=never) -> list[Branch]:
+def branches(tiny: Engine, laws, ends=never) -> list[AnswerBranch]:
     """What is said behind the prompt by each law, in one batch."""
-    context, found = tiny.new_context(400), [Branch(law, ends) for law in laws]
+    context, found = tiny.new_context(400), [AnswerBranch(law, ends) for law in laws]
     seconds = tiny.several(context, PROMPT, found)
     assert seconds is not None and len(seconds) >= max(len(one.tokens) for one in found)
     return found
@@ -53,7 +53,7 @@ def test_a_cache_that_is_not_in_place_takes_one_after_another(tiny: Engine, monk
     """Rows that lie partly in host memory are no trunk; the answers are the same."""
     together = [one.tokens for one in branches(tiny, LAWS)]
     monkeypatch.setattr(FullKVCache, "in_place", lambda self: None)
-    context, found = tiny.new_context(400), [Branch(law, never) for law in LAWS]
+    context, found = tiny.new_context(400), [AnswerBranch(law, never) for law in LAWS]
     tiny.several(context, PROMPT, found)
     assert [one.tokens for one in found] == together
 
@@ -62,7 +62,7 @@ def test_the_context_is_left_as_it_was_and_a_stop_ends_all(tiny: Engine):
     context = tiny.new_context(400)
     said, _reason = run(tiny, context, PROMPT, GREEDY)
     held = list(context.ids)
-    assert tiny.several(context, held, [Branch(LAWS[1], never)], should_stop=lambda: True) is None
+    assert tiny.several(context, held, [AnswerBranch(LAWS[1], never)], should_stop=lambda: True) is None
     assert context.ids == held[: len(context.ids)] and len(context.ids) == context.cache.length
     again, _reason = run(tiny, context, PROMPT, GREEDY)
     assert again == said
@@ -75,7 +75,7 @@ def test_a_stop_string_ends_its_own_row(tiny: Engine):
     def decode(ids) -> str:
         return "".join(chr(65 + one % 26) for one in ids)
 
-    found = [Branch(LAWS[5], StopStrings((word,), decode)), Branch(LAWS[5], never)]
+    found = [AnswerBranch(LAWS[5], StopStrings((word,), decode)), AnswerBranch(LAWS[5], never)]
     tiny.several(tiny.new_context(400), PROMPT, found)
     assert len(found[0].tokens) <= 3 and found[0].reason == "stop"
     assert found[1].tokens == free.tokens

@@ -9,7 +9,7 @@ from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.decoding import forced
 from core.decoding.drafters import next_logits
-from core.decoding.forced import Expected, Lane, Watch
+from core.decoding.forced import ExpectedTokens, RetrievalLane, SourceStandIn
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
@@ -35,20 +35,20 @@ def read(tiny: LlamaModel) -> FullKVCache:
     return source
 
 
-def lane(source: FullKVCache, budget: int, every: int = 2) -> Lane:
+def lane(source: FullKVCache, budget: int, every: int = 2) -> RetrievalLane:
     cache = RetrievalKVCache(source, budget=budget, chunk=4, recent=8, tail_tokens=64)
-    watch = Watch()
-    return Lane(cache, RetrievalRefresh(watch, cache, every=every, floor=0.0), watch)
+    watch = SourceStandIn()
+    return RetrievalLane(cache, RetrievalRefresh(watch, cache, every=every, floor=0.0), watch)
 
 
 def run(
     tiny: LlamaModel, *budgets: int, samplings: tuple[Sampling, ...] = (WARM,), **how
-) -> list[list[Expected]]:
+) -> list[list[ExpectedTokens]]:
     source = read(tiny)
     lanes = [lane(source, budget, **how) for budget in budgets]
     with torch.inference_mode():
         forced.select_first(tiny, source, IDS[:START], lanes, chunk_tokens=32)
-        return forced.run(tiny, source, IDS, START, lanes, samplings, gamma=4)
+        return forced.force(tiny, source, IDS, START, lanes, samplings, gamma=4)
 
 
 def test_a_cache_that_holds_everything_is_always_accepted(tiny: LlamaModel):
@@ -76,7 +76,7 @@ def test_without_refresh_it_is_the_overlap_of_two_passes(tiny: LlamaModel):
     ((found,),) = run(tiny, 16, every=10**6)
     source = read(tiny)
     alone = lane(source, 16)
-    sums = Expected()
+    sums = ExpectedTokens()
     with torch.inference_mode():
         forced.select_first(tiny, source, IDS[:START], [alone], chunk_tokens=32)
         alone.cache.refresh()
@@ -86,7 +86,7 @@ def test_without_refresh_it_is_the_overlap_of_two_passes(tiny: LlamaModel):
             p = torch.softmax(next_logits(tiny, source, IDS[:s], IDS[s : s + g - 1]), -1)
             reach = 1.0
             for share in torch.minimum(p, q).sum(-1).tolist():
-                sums += Expected(reach * share, reach)
+                sums += ExpectedTokens(reach * share, reach)
                 reach *= share
             source.commit(s + g - 1)
             alone.cache.commit(s + g - 1)
@@ -105,11 +105,11 @@ def test_it_ends_when_told(tiny: LlamaModel):
     lanes = [lane(source, 16)]
     left = iter([True, False])
     forced.select_first(tiny, source, IDS[:START], lanes, chunk_tokens=32)
-    ((found,),) = forced.run(tiny, source, IDS, START, lanes, [WARM], gamma=4, going_on=lambda: next(left))
+    ((found,),) = forced.force(tiny, source, IDS, START, lanes, [WARM], gamma=4, going_on=lambda: next(left))
     assert found.rounds == 2 and source.length == START + 7
 
 
 def test_a_chain_breaks_at_its_first_rejection():
     """0.5, then 0.5: the second is reached half the time."""
-    assert forced.of_draft([0.5, 0.5]) == Expected(0.75, 1.5, 1)
-    assert forced.of_draft([]) == Expected(0.0, 0.0, 1)
+    assert forced.of_draft([0.5, 0.5]) == ExpectedTokens(0.75, 1.5, 1)
+    assert forced.of_draft([]) == ExpectedTokens(0.0, 0.0, 1)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from core.ask import Params
-from core.cache.query_recorder import Head, Looking
+from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.config import MODES
 from core.decoding.decoder import Round
 from core.engine import Engine
@@ -35,7 +35,9 @@ PROMPTS = (
 def watched_answer(machine: Engine, ids: list[int], params: Params) -> list[int]:
     """The same, asked after every pass where the model looked, by heads of both layers."""
     context, config = machine.new_context(machine.context_tokens), machine.model.config
-    context.looking = Looking((Head(0, 0), Head(1, 3)), group=config.heads // config.kv_heads)
+    context.looking = QueryRecorder(
+        (AttentionHead(0, 0), AttentionHead(1, 3)), group=config.heads // config.kv_heads
+    )
     context.looking.begin(len(ids) - 20)
     said: list[int] = []
     for event in machine.generate(context, ids, params):

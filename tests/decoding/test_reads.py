@@ -15,7 +15,7 @@ from core.decoding import sampling
 from core.decoding import verify as rule
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
-from core.decoding.verify import Draft, Verdict, draw, verify
+from core.decoding.verify import Draft, Verdict, sample_token, verify
 from core.model import cuda_graphs, llama
 from core.model.llama import LlamaModel
 from tests.support.engine_runs import GREEDY, PROMPT, run
@@ -107,7 +107,7 @@ def test_both_ways_give_the_same_law_and_draw_the_same_tokens(
         randomness, law, laws, verdicts = SeededRandomness(4), Sampling(*settings), [], []
         for rows, others in levels:
             q = law.probs(0.9 * rows[:3] + 0.3 * others[:3], (1, 2), (3, 4))
-            tokens = tuple(draw(row, randomness)[0] for row in q)
+            tokens = tuple(sample_token(row, randomness)[0] for row in q)
             laws.append(law.probs(rows, (1, 2), tokens))
             verdicts += [
                 verify(Draft(tokens, probs), laws[-1], randomness, logits=rows) for probs in (q, None)

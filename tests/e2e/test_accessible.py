@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.desk.values import Moving
-from app.store.relocation import Move
+from app.desk.values import FolderMove
+from app.store.relocation import Relocation
 from tests.support.accessibility import problems
 from tests.support.fake_runtime import SUMMARY, FakeRuntime
 from tests.support.page_looks import SIZES, at_sizes, in_both_schemes, picture
@@ -55,11 +55,11 @@ def test_every_size_and_the_programs_questions(serve, open_page, drop, sample, t
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     wrong = at_every_size(page, "card")
-    serve.desk.store.update(moving=Moving(Move(tmp_path / "old", tmp_path / "new", 10**9, True)))
+    serve.desk.store.update(moving=FolderMove(Relocation(tmp_path / "old", tmp_path / "new", 10**9, True)))
     serve.desk.store.tell()
     page.wait_for_selector("[data-act=begin-move]")
     wrong += at_every_size(page, "move asked")
-    serve.desk.store.update(moving=Moving(serve.desk.state.moving.move, 10**8, 40.0))
+    serve.desk.store.update(moving=FolderMove(serve.desk.state.moving.move, 10**8, 40.0))
     serve.desk.store.tell()
     page.wait_for_selector(".moving [role=progressbar]")
     wrong += at_every_size(page, "moving")

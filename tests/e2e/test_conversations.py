@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from core.ask import Ask
+from core.ask import Request
 from tests.support.accessibility import problems
 from tests.support.browsing import ask
 from tests.support.fake_runtime import ANSWER, FakeRuntime
@@ -58,7 +58,7 @@ def test_many_conversations_about_one_book_and_the_pinned_one_first(serve, open_
     page.wait_for_selector(".talks li >> nth=0 >> [data-act=talk]:has-text('Who keeps')")
     ask(page, "And on Sundays?", answers=2)
     for _newer in range(13):
-        serve.desk.history.ask(serve.desk.history.create(serve.desk.state.book_id).id, Ask("Who else?"))
+        serve.desk.history.ask(serve.desk.history.create(serve.desk.state.book_id).id, Request("Who else?"))
     serve.desk.library.touch(serve.desk.state.book_id)
     serve.desk.store.tell()
     page.reload()

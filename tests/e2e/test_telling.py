@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from core.events import Finished, Piece, Reading, Standing, Stats
+from core.events import Finished, Piece, ReadingStep, Stats, SummaryDraft
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.page_looks import picture
 
@@ -33,12 +33,12 @@ class Telling(FakeRuntime):
 
     def _rounds(self, text, stats):
         paragraphs = tuple(Piece("".join(OWN[at : at + 8]) + "\n\n", "") for at in range(0, 80, 8))
-        yield Standing((), (), paragraphs)
+        yield SummaryDraft((), (), paragraphs)
         for number in (1, 2, 3):
-            yield Reading(number, 3, f"Chapter {number}", "telling", left_s=9.0)
+            yield ReadingStep(number, 3, f"Chapter {number}", "telling", left_s=9.0)
             self.told.acquire(timeout=60)
             before = (Piece(f"Dorcas winds {number} clocks. ", "target"),)
-            yield Standing(before, (Piece("They all", "draft"),), paragraphs)
+            yield SummaryDraft(before, (Piece("They all", "draft"),), paragraphs)
         self.told.acquire(timeout=60)
         whole = "".join(piece.text for piece in paragraphs).strip()
         yield Finished("stop", whole, Stats(model="m", new_tokens=9))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.quality.summaries import own_sentences, random_sentences, rouge, unknown_names
-from core.evidence.choosing import best_sentences, choose
+from benchmarks.quality.summaries import name_counts, own_sentences, random_sentences, rouge_f1
+from core.evidence.choosing import best_sentences, choose_sentences
 
 PLAIN = [
     f"The keeper {verb} barrel{number} and rope{number} of the lighthouse before storm{number} came home."
@@ -84,20 +84,20 @@ def test_a_text_without_narration_still_has_a_summary():
 
 
 def test_a_short_text_is_kept_whole():
-    assert choose(["One sentence.", "Another one."], 100) == [0, 1]
-    assert choose([], 100) == []
+    assert choose_sentences(["One sentence.", "Another one."], 100) == [0, 1]
+    assert choose_sentences([], 100) == []
 
 
 def test_rouge_is_lins_formula():
     """Clipped counts: a word said five times for one in the reference counts once."""
-    assert rouge("the cat sat", ["the cat sat"], 2) == 1.0
-    assert rouge("the the the the the", ["the cat"], 1) == pytest.approx(2 * 1 / 7)
-    assert rouge("a b c d", ["a b x y", "c d"], 2) == pytest.approx((2 / 6 + 2 / 4) / 2)
-    assert rouge("", ["a"], 1) == 0.0
+    assert rouge_f1("the cat sat", ["the cat sat"], 2) == 1.0
+    assert rouge_f1("the the the the the", ["the cat"], 1) == pytest.approx(2 * 1 / 7)
+    assert rouge_f1("a b c d", ["a b x y", "c d"], 2) == pytest.approx((2 / 6 + 2 / 4) / 2)
+    assert rouge_f1("", ["a"], 1) == 0.0
 
 
 def test_names_that_the_text_does_not_know_are_counted():
-    assert unknown_names("Then Ogilvy met Gatsby. Alone he went, and Ogilvy came.", "Ogilvy went.") == (1, 3)
+    assert name_counts("Then Ogilvy met Gatsby. Alone he went, and Ogilvy came.", "Ogilvy went.") == (1, 3)
 
 
 def test_chosen_sentences_beat_chance_on_stories():
@@ -108,7 +108,7 @@ def test_chosen_sentences_beat_chance_on_stories():
     with (folder / "squality-val.jsonl").open(encoding="utf-8") as lines:
         stories = [json.loads(line) for line, _ in zip(lines, range(6), strict=False)]
     scores = [
-        statistics.fmean(rouge(way(one), one["questions"][0]["summaries"], 2) for one in stories)
+        statistics.fmean(rouge_f1(way(one), one["questions"][0]["summaries"], 2) for one in stories)
         for way in (own_sentences, random_sentences)
     ]
     assert scores[0] > 0.06 > 0.055 > scores[1]

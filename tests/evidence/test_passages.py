@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.documents.document import Document, Section
-from core.evidence.passages import LEAST_WORDS, MOST_WORDS, passages, sentences
+from core.evidence.passages import LEAST_WORDS, MOST_WORDS, book_passages, sentence_spans
 
 
 def book(*chapters: str, pages: tuple[int, ...] = (), kinds: tuple[str, ...] = ()) -> Document:
@@ -27,7 +27,7 @@ def paragraphs(*lengths: int) -> str:
 def test_every_word_of_a_chapter_stands_in_one_passage(lengths):
     """A word between two passages could never be found, one in two would be found twice."""
     document = book(paragraphs(*lengths), paragraphs(20))
-    found = passages(document)
+    found = book_passages(document)
     inside = [document.text[one.start : one.end] for one in found]
     assert " ".join(inside).split() == document.text.split()
 
@@ -35,7 +35,7 @@ def test_every_word_of_a_chapter_stands_in_one_passage(lengths):
 def test_passages_are_of_readable_length_and_end_with_paragraphs():
     """A passage cut in a sentence cannot be quoted; one of thirty words says too little to be found."""
     document = book(paragraphs(*[90] * 30))
-    found = passages(document)
+    found = book_passages(document)
     lengths = [len(document.text[one.start : one.end].split()) for one in found]
     assert all(length <= MOST_WORDS for length in lengths)
     assert all(length >= LEAST_WORDS for length in lengths[:-1])
@@ -46,7 +46,7 @@ def test_long_paragraph_is_cut_at_sentences():
     """Joyce's last chapter is one paragraph: it must not become one passage of 20,000 words."""
     sentence = "A " + " ".join(["word"] * 18) + " end. "
     document = book(sentence * 100)
-    found = passages(document)
+    found = book_passages(document)
     assert len(found) >= 5
     assert all(document.text[one.start : one.end].endswith("end. ") for one in found)
 
@@ -55,31 +55,34 @@ def test_passage_knows_its_chapter_and_page():
     """The reader opens the book at the page that a passage names."""
     first, second = paragraphs(300), paragraphs(300)
     document = book(first, second, pages=(0, 500, len(first), len(first) + 900))
-    assert [(one.chapter, one.page) for one in passages(document)] == [("Chapter 1", "1"), ("Chapter 2", "3")]
+    assert [(one.chapter, one.page) for one in book_passages(document)] == [
+        ("Chapter 1", "1"),
+        ("Chapter 2", "3"),
+    ]
 
 
 def test_front_matter_is_no_evidence():
     """A licence in front of the book must not be quoted as its text."""
     document = book(paragraphs(300), paragraphs(300), kinds=("front", "chapter"))
-    assert [one.chapter for one in passages(document)] == ["Chapter 2"]
+    assert [one.chapter for one in book_passages(document)] == ["Chapter 2"]
 
 
 def test_characters_of_chinese_count_as_words():
     """Text without spaces must not become one passage a chapter."""
     document = book(("他慢慢地走到河边去看水。" * 20 + "\n\n") * 10)
-    found = passages(document)
+    found = book_passages(document)
     assert len(found) > 5
     assert all(one.end - one.start <= 1.3 * MOST_WORDS for one in found)
 
 
 def test_sentences_keep_their_quotation_marks():
     text = "“Go on,” he said. “I will not!” She went.\n\nNo stop here\n\nLast… one."
-    found = [text[start:end] for start, end in sentences(text, 0, len(text))]
+    found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
     assert found == ["“Go on,” he said.", "“I will not!”", "She went.", "No stop here", "Last… one."]
 
 
 def test_full_stops_that_end_nothing():
     """A mark behind "Mr." or behind an item's number would be a mark on no sentence."""
     text = "1. Mr. Bennet met Dr. J. Grey.\n2. “Stop!” said he. …\n\n***\n\nThe 12. of May"
-    found = [text[start:end] for start, end in sentences(text, 0, len(text))]
+    found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
     assert found == ["1. Mr. Bennet met Dr. J. Grey.", "2. “Stop!” said he.", "The 12. of May"]

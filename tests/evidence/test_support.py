@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from core.documents.document import Document, Section
-from core.events import Looked
+from core.events import AttentionEvidence
 from core.evidence.attention_evidence import strongest
 from core.evidence.support import Evidence
 
@@ -245,7 +245,9 @@ def test_where_the_model_looked_decides_between_passages_that_hold_as_much(evide
     by_words = evidence.marks(said)[0]
     there = starting(evidence, "Ogilvy, the astronomer")
     assert by_words.nearest.start != there and by_words.reasons == ("words",)
-    mark = evidence.marks(said, looked=[Looked(0, ((there, 0.6), (by_words.nearest.start, 0.1)))])[0]
+    mark = evidence.marks(said, looked=[AttentionEvidence(0, ((there, 0.6), (by_words.nearest.start, 0.1)))])[
+        0
+    ]
     assert mark.nearest.start == there and mark.reasons == ("looked",)
     assert (mark.state, mark.score) == ("agrees", by_words.score)
 
@@ -254,7 +256,7 @@ def test_a_look_makes_no_sentence_true(evidence):
     """The model looked at Ogilvy's passage and wrote something else: no mark says that they agree."""
     there = starting(evidence, "Ogilvy, the astronomer")
     for said in ("Henderson was an astronomer who lived at Ottershaw.", "Ogilvy bought a yacht in Naples."):
-        (mark,) = evidence.marks(said, looked=[Looked(0, ((there, 0.9),))])
+        (mark,) = evidence.marks(said, looked=[AttentionEvidence(0, ((there, 0.9),))])
         assert mark.state == "nothing" and mark.nearest.start == there and "looked" in mark.reasons
 
 
@@ -262,14 +264,16 @@ def test_a_look_belongs_to_its_sentence(evidence):
     """A look of the next sentence, or of the question, must not move a mark."""
     there = starting(evidence, "The Martians were slain")
     text = "The keeper counted sheep upon the hill. Ogilvy lived at Ottershaw as an astronomer."
-    moved = evidence.marks(text, looked=[Looked(None, ((there, 0.9),)), Looked(1, ((there, 0.9),))])
+    moved = evidence.marks(
+        text, looked=[AttentionEvidence(None, ((there, 0.9),)), AttentionEvidence(1, ((there, 0.9),))]
+    )
     assert moved[0] == evidence.marks(text)[0]
 
 
 def test_nearest_passages_by_words_and_by_looks(evidence):
     """Names in the question lead; a look decides where words say little, and alone where they say nothing."""
     martians = starting(evidence, "The Martians were slain")
-    look = Looked(None, ((martians, 0.6), (starting(evidence, "Henderson came"), 0.1)))
+    look = AttentionEvidence(None, ((martians, 0.6), (starting(evidence, "Henderson came"), 0.1)))
     named = evidence.nearest("Which astronomer lived at Ottershaw?", looked=look)
     assert [one.start for one in named[:2]] == [starting(evidence, "Ogilvy, the astronomer"), martians]
     assert evidence.nearest("What happened in the end?", looked=look)[0].start == martians

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton.attention import DecodeAttention
-from core.backend.cuda.triton.driver import Driver
+from core.backend.cuda.triton.driver import CudaDriver
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
@@ -77,7 +77,7 @@ def test_attention_equals_dense(dtype: torch.dtype, n: int, length: int, causal:
 
 def compiled(dtype: torch.dtype, dim: int) -> DecodeAttention:
     backend = CudaBackend(dtype)
-    return DecodeAttention(Driver.open(), backend.device, dtype, dim, stream=backend._stream)
+    return DecodeAttention(CudaDriver.open(), backend.device, dtype, dim, stream=backend._stream)
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -99,7 +99,7 @@ def test_the_compiled_kernel_equals_dense(dtype, dim, n, length, block, heads, k
 def test_sums_of_chunks_and_the_bits_of_an_answer_that_nobody_watches(dtype, dim):
     """A pass that leaves sums is another kernel, whose rows must be those of plain decoding."""
     made = material(5, 1000, block=512, heads=8, kv_heads=2, dim=dim, dtype=dtype)
-    kernel, sums, (q, k, v) = compiled(dtype, dim), Sums(8), (part.to("cuda") for part in made)
+    kernel, sums, (q, k, v) = compiled(dtype, dim), ScoreRequest(8), (part.to("cuda") for part in made)
     watched = kernel.attend_part(q, k, v, length=1000, causal=True, sums=sums)
     plain = kernel.attend_part(q, k, v, length=1000, causal=True)
     assert all(torch.equal(*pair) for pair in zip(watched, plain, strict=True))

@@ -15,7 +15,7 @@ from core.backend.cuda.backend import CudaBackend
 from core.cache.full import FullKVCache
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
-from core.decoding.verify import Draft, Verdict, draw, verify
+from core.decoding.verify import Draft, Verdict, sample_token, verify
 from tests.support.tiny import oracle, ours
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
@@ -35,7 +35,7 @@ def judged(both: torch.Tensor, sampling: Sampling, randomness: SeededRandomness)
     """One round: three tokens by a law that is near the target's, judged."""
     target, other = both
     q = sampling.probs(0.9 * target[:3] + 0.3 * other[:3], HISTORY, (1, 2))
-    tokens = tuple(draw(row, randomness)[0] for row in q)
+    tokens = tuple(sample_token(row, randomness)[0] for row in q)
     return verify(Draft(tokens, q), sampling.probs(target, HISTORY, tokens), randomness, logits=target)
 
 
@@ -88,7 +88,7 @@ def test_the_host_waits_once_per_verification(settings: tuple[float, float, floa
     judged(rounds[0], sampling, randomness)  # kernels are loaded, uniforms are there
     for target, other in rounds:
         q = sampling.probs(other, HISTORY, (1, 2, 3))
-        tokens = tuple(draw(row, randomness)[0] for row in q[:3])
+        tokens = tuple(sample_token(row, randomness)[0] for row in q[:3])
         for laws in (q[:3], None):
             with waits() as said:
                 verify(
@@ -96,7 +96,7 @@ def test_the_host_waits_once_per_verification(settings: tuple[float, float, floa
                 )
             assert len(said) == 1, said
     with waits() as said:
-        draw(sampling.probs(rounds[0][0][:1], HISTORY)[0], randomness, rounds[0][0][:1])
+        sample_token(sampling.probs(rounds[0][0][:1], HISTORY)[0], randomness, rounds[0][0][:1])
     assert len(said) == 1, said
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.hardware.measured import Measurements, Trials
+from core.hardware.measured import DeviceTrials, Measurements
 
 
-def trials(folder: Path) -> Trials:
+def trials(folder: Path) -> DeviceTrials:
     """As the next start has them."""
-    return Trials(Measurements(folder), "a card")
+    return DeviceTrials(Measurements(folder), "a card")
 
 
 def test_what_broke_the_program_twice_is_not_tried_a_third_time(tmp_path: Path):
@@ -17,7 +17,9 @@ def test_what_broke_the_program_twice_is_not_tried_a_third_time(tmp_path: Path):
     for broke in (False, False, True):
         assert trials(tmp_path).broke("a kernel") == broke
         trials(tmp_path).begin("a kernel")
-    assert not trials(tmp_path).broke("another") and not Trials(Measurements(tmp_path), "b").broke("a kernel")
+    assert not trials(tmp_path).broke("another") and not DeviceTrials(Measurements(tmp_path), "b").broke(
+        "a kernel"
+    )
     trials(tmp_path).end("a kernel")
     assert not trials(tmp_path).broke("a kernel")
 

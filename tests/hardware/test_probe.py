@@ -15,7 +15,7 @@ from core.errors import UserError
 from core.hardware import child, cpu, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu
-from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, Trials, kernels_on
+from core.hardware.measured import CPU, PAGE_LOCKED, DeviceTrials, Measurements, kernels_on
 from core.paths import ROOT
 
 
@@ -248,7 +248,7 @@ def test_a_card_that_refused_a_kernel_is_planned_for_without_it(tmp_path, monkey
     monkeypatch.setattr(probe, "read_gpus", lambda: (cards, ()))
     Measurements(tmp_path).put(kernels_on(cards[0].name), {"refused": ["a kernel"]})
     Measurements(tmp_path).put(kernels_on(CPU), {"refused": ["another"]})
-    trials = Trials(Measurements(tmp_path), cards[0].name)
+    trials = DeviceTrials(Measurements(tmp_path), cards[0].name)
     trials.fail("a kernel")
     found = probe.probe(tmp_path, measure=False)
     assert [one.refused for one in (*found.gpus, found)] == [("a kernel",), (), ("another",)]

@@ -13,7 +13,7 @@ import pytest
 
 from installer import torch_build
 from installer.environment import Environment, Record
-from installer.progress import Progress
+from installer.progress import SetupProgress
 
 REPO = Path(__file__).resolve().parents[2]
 CONFIG = """
@@ -32,7 +32,7 @@ def data_dir():
 """
 
 
-class Silent(Progress):
+class Silent(SetupProgress):
     """Keeps what would be shown."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ def test_the_app_goes_on_when_its_window_has_gone(tmp_path, capsys):
     mark = tmp_path / "pid"
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-c", APP, str(mark)]
-    assert detached.run(command, environ={**os.environ, "PYTHONPATH": root}) == 0
+    assert detached.run_detached(command, environ={**os.environ, "PYTHONPATH": root}) == 0
     wait_until(lambda: mark.exists() and mark.read_text())
     pid = int(mark.read_text())
     try:
@@ -44,7 +44,7 @@ def test_the_app_goes_on_when_its_window_has_gone(tmp_path, capsys):
 
 def test_a_start_that_fails_is_seen_and_its_status_kept(capsys):
     command = [sys.executable, "-c", "import sys; print('The disk is full.', file=sys.stderr); sys.exit(1)"]
-    assert detached.run(command, environ=dict(os.environ)) == 1
+    assert detached.run_detached(command, environ=dict(os.environ)) == 1
     assert "The disk is full." in capsys.readouterr().out
 
 
@@ -52,7 +52,7 @@ def test_a_second_start_that_hands_over_does_not_wait_for_the_browser_it_opened(
     """The browser inherits the pipe and keeps it open."""
     browser = "[sys.executable, '-c', 'import time; time.sleep(3600)']"
     sleeper = f"import subprocess, sys; subprocess.Popen({browser})"
-    assert detached.run([sys.executable, "-c", sleeper], environ=dict(os.environ)) == 0
+    assert detached.run_detached([sys.executable, "-c", sleeper], environ=dict(os.environ)) == 0
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_only_a_double_click_leaves_its_window(monkeypatch, system, shim, argume
     monkeypatch.setenv("TRIFORCE_SHIM", shim)
     monkeypatch.setenv("TRIFORCE_SETUP_WINDOW", window)
     try:
-        assert detached.wanted(arguments) is expected
+        assert detached.wants_detached(arguments) is expected
     finally:
         monkeypatch.undo()
 
@@ -91,8 +91,8 @@ def test_windows_gets_no_console(monkeypatch):
 def test_the_launcher_leaves_the_window_after_a_double_click(monkeypatch, tmp_path):
     """The wiring: without it the console stays open beside the app."""
     ran: list[list[str]] = []
-    monkeypatch.setattr(start.detached, "wanted", lambda arguments: not arguments)
-    monkeypatch.setattr(start.detached, "run", lambda command, environ: ran.append(command) or 0)
+    monkeypatch.setattr(start.detached, "wants_detached", lambda arguments: not arguments)
+    monkeypatch.setattr(start.detached, "run_detached", lambda command, environ: ran.append(command) or 0)
     monkeypatch.setattr(start, "_run", lambda command, **_more: ran.append(["attached", *command]) or 0)
 
     class Ready:

@@ -15,8 +15,8 @@ from installer import environment as environment_module
 from installer import places, torch_build
 from installer.environment import Environment, Record
 from installer.packages import Pip, SetupError
-from installer.progress import Progress
-from installer.torch_build import Driver
+from installer.progress import SetupProgress
+from installer.torch_build import NvidiaDriver
 
 ALL = ["torch cpu", "requirements.txt"]
 posix_only = pytest.mark.skipif(os.name == "nt", reason="POSIX file locks")
@@ -48,7 +48,7 @@ def installs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_first_start_installs_once_and_the_second_does_nothing(
-    root: Path, installs: list[str], silent: Progress
+    root: Path, installs: list[str], silent: SetupProgress
 ):
     """A second start must not look at anything but the record."""
     environment = Environment(root)
@@ -60,7 +60,9 @@ def test_first_start_installs_once_and_the_second_does_nothing(
     assert installs == ALL
 
 
-def test_test_extras_are_added_to_the_same_environment(root: Path, installs: list[str], silent: Progress):
+def test_test_extras_are_added_to_the_same_environment(
+    root: Path, installs: list[str], silent: SetupProgress
+):
     """`launcher.py test` after the app must not install the app's packages again."""
     environment = Environment(root)
     environment.make_ready(extras=False, progress=silent)
@@ -69,7 +71,7 @@ def test_test_extras_are_added_to_the_same_environment(root: Path, installs: lis
 
 
 def test_changed_requirements_are_installed_and_torch_is_left_alone(
-    root: Path, installs: list[str], silent: Progress
+    root: Path, installs: list[str], silent: SetupProgress
 ):
     """An update of the program must not fetch gigabytes of torch again."""
     environment = Environment(root)
@@ -84,7 +86,7 @@ def test_an_interrupted_setup_goes_on_where_it_stopped(root, installs, monkeypat
     """Torch was there, the packages were not: torch is not fetched a second time."""
     environment = Environment(root)
 
-    def interrupted(self: Pip, title: str, arguments: list[object], progress: Progress) -> None:
+    def interrupted(self: Pip, title: str, arguments: list[object], progress: SetupProgress) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -97,7 +99,9 @@ def test_an_interrupted_setup_goes_on_where_it_stopped(root, installs, monkeypat
 
 
 @pytest.mark.parametrize("damage", ["no python", "no pip", "empty folder", "a file in its place"])
-def test_an_unusable_environment_is_made_anew(root: Path, installs: list[str], damage: str, silent: Progress):
+def test_an_unusable_environment_is_made_anew(
+    root: Path, installs: list[str], damage: str, silent: SetupProgress
+):
     """Half-made or broken: the user sees a working start, not an error."""
     environment = Environment(root)
     if damage == "a file in its place":
@@ -131,7 +135,7 @@ def test_a_torn_or_foreign_record_counts_as_none(root: Path, text: str):
 
 
 def test_a_package_cut_off_while_unpacking_is_installed_again(
-    root: Path, installs: list[str], silent: Progress
+    root: Path, installs: list[str], silent: SetupProgress
 ):
     """pip takes metadata without its last file for an installed package."""
     environment = Environment(root)
@@ -149,13 +153,13 @@ def test_a_package_cut_off_while_unpacking_is_installed_again(
 
 
 def test_a_gpu_that_came_later_is_noticed(
-    root: Path, installs: list[str], monkeypatch: pytest.MonkeyPatch, silent: Progress
+    root: Path, installs: list[str], monkeypatch: pytest.MonkeyPatch, silent: SetupProgress
 ):
     """The CPU build would otherwise stay for ever."""
     environment = Environment(root)
     environment.make_ready(extras=False, progress=silent)
     monkeypatch.setattr(torch_build, "driver_in_sight", lambda: True)
-    monkeypatch.setattr(torch_build, "find_driver", lambda: Driver((580, 65), (8, 9)))
+    monkeypatch.setattr(torch_build, "find_driver", lambda: NvidiaDriver((580, 65), (8, 9)))
     assert not environment.is_ready(extras=False)
     environment.make_ready(extras=False, progress=silent)
     assert installs == [*ALL, "torch cu130"]
@@ -175,7 +179,7 @@ def test_too_little_space_is_said_before_the_download(root, installs, monkeypatc
     [(errno.EACCES, "write to"), (errno.EROFS, "write to"), (errno.ENOSPC, "disk is full")],
 )
 def test_a_folder_that_takes_no_files_is_told(
-    root: Path, installs, monkeypatch, silent: Progress, number: int, words: str
+    root: Path, installs, monkeypatch, silent: SetupProgress, number: int, words: str
 ):
     """A program folder on a read-only or full drive must not end in a traceback."""
 
@@ -244,7 +248,7 @@ def test_the_wheels_are_those_beside_the_program_and_the_cache_goes_at_the_end(
     """A folder under another name would be passed by without a word."""
     seen: list[Path] = []
 
-    def install(self: Pip, title: str, arguments: list[object], progress: Progress) -> None:
+    def install(self: Pip, title: str, arguments: list[object], progress: SetupProgress) -> None:
         seen.append(self._wheels)
         self._cache.mkdir()
 

@@ -53,9 +53,9 @@ def test_the_registry_is_as_it_was_and_nobody_elses_entries_go(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "winreg", registry)
     monkeypatch.setattr(sys, "platform", "win32")
-    open_with.forget()
+    open_with.unregister()
     assert keys == {f"{classes}\\.{kind}\\OpenWithProgids": {"Other"} for kind in open_with.TYPES[1:]}
-    open_with.forget()
+    open_with.unregister()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delitem(sys.modules, "winreg")
-    open_with.forget()
+    open_with.unregister()

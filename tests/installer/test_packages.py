@@ -12,8 +12,8 @@ import pytest
 
 from installer import held
 from installer.packages import Pip, SetupError
-from installer.progress import Progress
-from installer.told import describe, explain
+from installer.progress import SetupProgress
+from installer.told import describe_pip, explain
 from installer.torch_build import Build
 
 
@@ -40,14 +40,14 @@ def test_without_a_gpu_no_cuda_build_is_fetched(tmp_path, monkeypatch, local, ex
 
 
 def test_an_unreachable_cpu_index_falls_back_with_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: Progress
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: SetupProgress
 ):
     """Behind a mirror that has PyPI only, the program gets installed, and the size is no surprise."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(Pip, "_ask", lambda self, *arguments, timeout: "")
     asked: list[list[object]] = []
 
-    def install(self: Pip, title: str, arguments: list[object], progress: Progress) -> None:
+    def install(self: Pip, title: str, arguments: list[object], progress: SetupProgress) -> None:
         asked.append(arguments)
         if "--index-url" in arguments:
             raise SetupError("the package index could not be reached")
@@ -81,7 +81,7 @@ def test_an_unreachable_cpu_index_falls_back_with_a_word(
 )
 def test_pips_lines_become_progress(line: str, scratch: int, words: str):
     """The user sees that something moves, in words that mean something."""
-    assert describe(["", *line.split("\n"), ""], scratch) == words
+    assert describe_pip(["", *line.split("\n"), ""], scratch) == words
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_failed_pip_is_explained(tmp_path: Path, line: str, cause: str):
     assert cause in text and "setup.log" in text
 
 
-def test_pip_that_fails_leaves_its_words_in_the_log(tmp_path: Path, silent: Progress):
+def test_pip_that_fails_leaves_its_words_in_the_log(tmp_path: Path, silent: SetupProgress):
     """A report of a failed setup needs them."""
     fake = tmp_path / "fake python.py"
     fake.write_text(

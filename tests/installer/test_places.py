@@ -117,7 +117,7 @@ from pathlib import Path
 from installer import environment
 from installer.environment import Environment
 from installer.packages import SetupError
-from installer.progress import Progress
+from installer.progress import SetupProgress
 root = Path(sys.argv[1])
 """
 as_root = pytest.mark.skipif(
@@ -130,7 +130,7 @@ def test_a_start_in_a_read_only_folder_sets_up_elsewhere(root: Path, tmp_path):
     """For real: the kernel refuses to write."""
     code = IN_THE_FOLDER + (
         "Environment._make = lambda self, extras, progress: print(self.folder)\n"
-        "Environment(root).make_ready(extras=False, progress=Progress())\n"
+        "Environment(root).make_ready(extras=False, progress=SetupProgress())\n"
     )
     read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
     said = mounted(read_only, root, code, XDG_DATA_HOME=str(tmp_path / "share"))
@@ -144,7 +144,7 @@ def test_a_disk_that_fills_up_while_the_environment_is_made_is_named_and_the_nex
     """For real: 8 MB take an environment without pip. Python is not to blame, and no torn pip stays."""
     code = IN_THE_FOLDER + (
         "for _ in range(2):\n"
-        "    try: Environment(root).make_ready(extras=False, progress=Progress())\n"
+        "    try: Environment(root).make_ready(extras=False, progress=SetupProgress())\n"
         "    except SetupError as error: print('said:', error)\n"
     )
     full = 'cp -r "$1" "$1 kept" && mount -t tmpfs -o size=8m none "$1" && cp -r "$1 kept/." "$1"'

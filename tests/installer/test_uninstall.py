@@ -122,14 +122,14 @@ def test_a_shared_python_stays_while_another_copy_needs_it(environment):
 @posix_only
 def test_what_cannot_be_removed_is_named(environment, monkeypatch, capsys):
     """The rest goes all the same."""
-    real = uninstall.program.remove
+    real = uninstall.program.remove_path
 
     def remove(path: Path) -> None:
         if path == environment.folder:
             raise PermissionError(13, "Permission denied")
         real(path)
 
-    monkeypatch.setattr(uninstall.program, "remove", remove)
+    monkeypatch.setattr(uninstall.program, "remove_path", remove)
     assert uninstall.main(environment, ["--yes"]) == 1
     assert f"{environment.folder} (Permission denied)" in capsys.readouterr().err
     assert not (environment.root / "launcher.py").exists()

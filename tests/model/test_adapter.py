@@ -34,8 +34,8 @@ def _factors(rank: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_file_keeps_the_product(tmp_path: Path):
     """Bytes with a scale for each rank: small ranks must not drown in the grid of large ones."""
     down, up = _factors()
-    lora.save(tmp_path / "a.safetensors", {"model.layers.0.mlp.up_proj": (down, up)})
-    (again,) = lora.load(tmp_path / "a.safetensors").values()
+    lora.save_factors(tmp_path / "a.safetensors", {"model.layers.0.mlp.up_proj": (down, up)})
+    (again,) = lora.load_factors(tmp_path / "a.safetensors").values()
     for rank in range(4):
         want, got = torch.outer(up[:, rank], down[rank]), torch.outer(again[1][:, rank], again[0][rank])
         assert (got - want).norm() < 0.02 * want.norm()
@@ -46,7 +46,7 @@ def test_merged_is_the_sum():
     down, up = _factors()
     weight, x = torch.randn(32, 64), torch.randn(5, 64)
     with_path = x @ weight.T + (x @ down.T) @ up.T
-    torch.testing.assert_close(x @ lora.merged(weight, down, up).T, with_path, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(x @ lora.merged_weight(weight, down, up).T, with_path, rtol=1e-4, atol=1e-4)
 
 
 def _in_8_bits(weight: torch.Tensor) -> torch.Tensor:
@@ -92,15 +92,15 @@ def test_a_gguf_with_an_adapter_is_the_sum_in_8_bits(tmp_path: Path, family: str
     for one in (name, other):
         rows, columns = before.tensor(f"{one}.weight").shape
         factors[one] = 0.1 * torch.randn(4, columns), 0.1 * torch.randn(rows, 4)
-    lora.save(tmp_path / "a.safetensors", factors)
+    lora.save_factors(tmp_path / "a.safetensors", factors)
     shares: list[float] = []
     lora.add_to_gguf(source, tmp_path / "a.safetensors", tmp_path / "taught.gguf", shares.append)
     held, taught = read_header(source), read_header(tmp_path / "taught.gguf")
     assert taught.metadata == held.metadata and shares == sorted(shares) and shares[-1] == 1
-    after, stored = GgufWeights(taught), lora.load(tmp_path / "a.safetensors")
+    after, stored = GgufWeights(taught), lora.load_factors(tmp_path / "a.safetensors")
     changed = {gguf_name(f"{one}.weight") for one in factors}
     for one in factors:
-        want = lora.merged(before.tensor(f"{one}.weight").half(), *stored[one])
+        want = lora.merged_weight(before.tensor(f"{one}.weight").half(), *stored[one])
         torch.testing.assert_close(after.tensor(f"{one}.weight"), _in_8_bits(want), rtol=0, atol=0)
     for one in held.tensors.keys() - changed:
         assert taught.tensors[one].kind == held.tensors[one].kind
@@ -111,12 +111,12 @@ def test_a_gguf_with_an_adapter_is_the_sum_in_8_bits(tmp_path: Path, family: str
 def test_the_shipped_adapter_is_in_the_embedded_model(embedded_model_dir: Path):
     """Every matrix of the folder must be the published one plus its factors, within the codes' rounding."""
     base = ensure_embedded(models_dir=embedded_model_dir.parent, taught=False)
-    factors = lora.load(ADAPTER)
+    factors = lora.load_factors(ADAPTER)
     assert len(factors) == 30 * 7
     before, after = (GgufWeights(gguf_in(folder)) for folder in (base, embedded_model_dir))
     for name, (down, up) in list(factors.items())[::17]:
         published, got = before.tensor(f"{name}.weight"), after.tensor(f"{name}.weight")
-        want = lora.merged(published, down, up)
+        want = lora.merged_weight(published, down, up)
         assert (got - want).norm() < 0.01 * want.norm(), name
         along = ((got - published) * (up @ down)).sum()
         assert float(along / (up @ down).square().sum()) == pytest.approx(1, abs=0.1), name

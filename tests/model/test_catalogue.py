@@ -15,7 +15,7 @@ from core.model.gguf.reader import read_header
 from core.model.gguf.size_estimates import in_format, matrix_bytes
 from core.model.shapes import FAMILIES, ModelShape
 from core.model.store import catalogue
-from core.model.store.catalogue import EMBEDDED, draft_for, find, from_folder, load
+from core.model.store.catalogue import EMBEDDED, draft_for, find, from_folder, load_catalogue
 from core.text.words import size
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
@@ -43,7 +43,7 @@ def folder_with(tmp_path, name="my-model", **files):
 
 
 def test_every_entry_is_whole():
-    for entry in load().values():
+    for entry in load_catalogue().values():
         assert entry.shape.family in FAMILIES
         assert entry.shape.heads % entry.shape.kv_heads == 0
         assert entry.shape.native_context <= entry.shape.longest_context
@@ -59,13 +59,13 @@ def test_every_entry_is_whole():
 
 def test_quotes_are_asked_of_large_chat_models_only():
     """A small model is spared an instruction that it may answer with invented quotations."""
-    for entry in load().values():
+    for entry in load_catalogue().values():
         large = entry.chat and entry.role != "draft" and entry.shape.parameters > 6e9
         assert bool(ReadingStyle.from_record(entry.reading).quote_prompt) == large, entry.name
 
 
 def test_drafts_have_the_targets_vocabulary_and_are_smaller():
-    for entry in load().values():
+    for entry in load_catalogue().values():
         draft = draft_for(entry)
         if draft is not None:
             assert draft.vocabulary == entry.vocabulary
@@ -75,10 +75,10 @@ def test_drafts_have_the_targets_vocabulary_and_are_smaller():
 def test_the_embedded_model():
     entry = find(EMBEDDED)
     assert (entry.embedded, entry.chat, entry.native_context, entry.shape.code_bits) == (True, True, 8192, 8)
-    assert [other.name for other in load().values() if other.embedded] == [EMBEDDED]
+    assert [other.name for other in load_catalogue().values() if other.embedded] == [EMBEDDED]
 
 
-FILES = [entry for entry in load().values() if entry.file]
+FILES = [entry for entry in load_catalogue().values() if entry.file]
 
 
 @pytest.mark.parametrize("entry", FILES, ids=lambda entry: entry.name)
@@ -148,7 +148,7 @@ def test_a_person_reads_a_name_and_no_file(name, title):
 
 
 def test_no_two_models_have_one_title():
-    titles = [entry.title() for entry in load().values()]
+    titles = [entry.title() for entry in load_catalogue().values()]
     assert len(set(titles)) == len(titles)
     assert find(EMBEDDED).title() == "SmolLM2 135M Instruct, taught to read"
 
@@ -180,8 +180,8 @@ def test_base_models_are_labelled():
 
 
 def test_load_gives_the_callers_own():
-    load().clear()
-    assert load()
+    load_catalogue().clear()
+    assert load_catalogue()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_gguf_of_a_known_model_reads_as_that_model_does(tmp_path, monkeypatch)
     """Name and sizes tell: an impostor gets an entry of its own."""
     file = write_gguf(tmp_path / "Qwen2.5-0.5B-Instruct-Q4_0.gguf", wide("qwen2"), "Q4_0")
     assert find(str(file)).reading == {}
-    known = replace(load()["Qwen2.5-0.5B-Instruct"], shape=find(str(file)).shape)
+    known = replace(load_catalogue()["Qwen2.5-0.5B-Instruct"], shape=find(str(file)).shape)
     monkeypatch.setattr(catalogue, "_entries", lambda: (known,))
     found = find(str(file))
     assert (found.name, found.reading, found.licence) == (file.stem, known.reading, known.licence)
@@ -294,7 +294,7 @@ def test_a_gguf_of_a_known_model_claims_no_longer_context_than_that_model_has(tm
     file = write_gguf(tmp_path / "Qwen2.5-7B-Instruct-1M-Q4_0.gguf", made, "Q4_0")
     assert find(str(file)).native_context == 1_010_000
     shape = replace(find(str(file)).shape, native_context=262_144, longest_context=262_144)
-    known = replace(load()["Qwen2.5-7B-Instruct-1M"], shape=shape)
+    known = replace(load_catalogue()["Qwen2.5-7B-Instruct-1M"], shape=shape)
     monkeypatch.setattr(catalogue, "_entries", lambda: (known,))
     found = find(str(file)).shape
     assert (found.native_context, found.longest_context) == (262_144, 262_144)

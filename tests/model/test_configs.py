@@ -17,8 +17,8 @@ from core.hardware.gpus import imagined_hardware
 from core.model.config import load_config
 from core.model.rope import Rope
 from core.model.shapes import ModelShape
-from core.model.store.catalogue import CatalogueEntry, load
-from core.planning.offers import plan_for
+from core.model.store.catalogue import CatalogueEntry, load_catalogue
+from core.planning.offers import plan_model
 from core.text.gguf_tokenizer import SPLITS
 
 READ = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text(encoding="utf-8"))
@@ -34,7 +34,7 @@ KEYS = (
     "tie_word_embeddings",
     "max_position_embeddings",
 )
-MODELS = [one for one in load().values() if not one.file and one.folder is None]
+MODELS = [one for one in load_catalogue().values() if not one.file and one.folder is None]
 
 
 def config_of(name: str) -> dict:
@@ -120,7 +120,7 @@ def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
     of_layer = hidden * head_dim * 2 * (heads + kv_heads) + 3 * hidden * inner
     weights = layers * of_layer + vocab * hidden * (1 if tied else 2)
     huge = imagined_hardware(ram_gib=4096)
-    plan = plan_for(huge, Settings(context_tokens=8192, kv=16, weights=16), entry).plan
+    plan = plan_model(huge, Settings(context_tokens=8192, kv=16, weights=16), entry).plan
     budget = {line.name: line.bytes for line in plan.budget}
     if not entry.embedded:
         assert budget["weights"] == pytest.approx(2 * weights, rel=0.001)

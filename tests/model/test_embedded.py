@@ -23,7 +23,7 @@ from core.model.gguf.folder import gguf_in
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.store import catalogue, embedded
-from core.model.store.manifest import MARKER, fingerprint, finish
+from core.model.store.manifest import MARKER, fingerprint, write_manifest
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 
@@ -61,7 +61,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def _adapter(path: Path, strength: float) -> str:
     """Factors that change one matrix by `strength`; returns the file's SHA-256."""
     factors = torch.ones(1, WIDTH), torch.full((INNER, 1), strength)
-    lora.save(path, {TAUGHT: factors})
+    lora.save_factors(path, {TAUGHT: factors})
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -273,7 +273,7 @@ def test_the_folder_of_an_earlier_version_gives_way(world: Path, home: Path, pub
     for name in ("config.json", "model.safetensors", "codes.safetensors"):
         (folder / name).write_text("{}")
     facts = {"gguf_sha256": embedded.GGUF_SHA256, "adapter_sha256": embedded.ADAPTER_SHA256}
-    finish(folder, format=1, **facts)
+    write_manifest(folder, format=1, **facts)
     assert embedded.ensure_embedded() == folder
     assert not list((home / "models").rglob("*.safetensors"))
     assert _change(folder, published) == pytest.approx(0.25, rel=0.01)

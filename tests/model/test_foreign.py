@@ -14,12 +14,12 @@ import pytest
 
 from core.errors import UserError
 from core.model.gguf.config import config_of
-from core.model.gguf.folder import describe
+from core.model.gguf.folder import describe_file
 from core.model.gguf.reader import MOST_MEMBERS, read_header
 from core.model.store import untrusted
 from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
-from core.model.store.manifest import finish
+from core.model.store.manifest import write_manifest
 from core.model.store.untrusted import entry_safely
 from core.sandbox.process import Limits
 from tests.support.gguf_files import write_gguf
@@ -92,7 +92,7 @@ def test_whatever_is_changed_in_a_file_is_a_model_or_a_sentence(whole, tmp_path,
         file.write_bytes(changed)
         try:
             assert find(str(file)).shape.layers > 0
-            describe(tmp_path, file, digest="0" * 64)  # what a load does, its tokenizer included
+            describe_file(tmp_path, file, digest="0" * 64)  # what a load does, its tokenizer included
         except UserError as error:
             assert len(str(error)) < 2000
 
@@ -153,7 +153,7 @@ def test_a_download_is_looked_at_under_the_same_limits(whole, home, monkeypatch)
     folder = home / "models" / entry.name
     folder.mkdir(parents=True)
     (folder / entry.file).write_bytes(whole.read_bytes())
-    finish(folder, repo=entry.repo, revision="main")
+    write_manifest(folder, repo=entry.repo, revision="main")
     assert model_folder(entry, lambda stage, fraction: None).name == entry.name
     monkeypatch.setattr(untrusted, "LIMITS", Limits(memory_bytes=1 << 30, time_s=0.0))
     monkeypatch.setattr("core.model.gguf.folder.read_header", lambda file: pytest.fail("it was opened here"))

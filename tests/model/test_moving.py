@@ -10,16 +10,16 @@ import pytest
 
 from core.errors import UserError
 from core.model.store import relocate
-from core.model.store.catalogue import load
-from core.model.store.disk_usage import kept_bytes, remove
+from core.model.store.catalogue import load_catalogue
+from core.model.store.disk_usage import kept_bytes, remove_model
 from core.model.store.fetch import is_downloaded, model_folder
 from core.model.store.hub import Stopped
-from core.model.store.manifest import finish, finished, place_of
+from core.model.store.manifest import finished, place_of, write_manifest
 from core.model.store.relocate import move
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 
-ENTRY = load()["Qwen3-0.6B-Q8_0"]
+ENTRY = load_catalogue()["Qwen3-0.6B-Q8_0"]
 NAME = ENTRY.name
 
 
@@ -30,7 +30,7 @@ def model(home) -> Path:
     folder.mkdir(parents=True)
     write_gguf(folder / f"{NAME}.gguf", wide(), "Q8_0")
     (folder / "LICENSE").write_text("free")
-    finish(folder, repo=ENTRY.repo)
+    write_manifest(folder, repo=ENTRY.repo)
     return folder
 
 
@@ -76,7 +76,7 @@ def test_on_to_a_third_folder(model, drive, tmp_path):
 
 def test_deleted_it_gives_back_what_it_took_there(model, drive):
     move(NAME, drive, progress=quiet)
-    assert remove(NAME) > 1_000_000
+    assert remove_model(NAME) > 1_000_000
     assert list(drive.iterdir()) == [] and not model.exists() and not is_downloaded(ENTRY)
 
 

@@ -23,11 +23,11 @@ from core.model.gguf.size_estimates import ROUNDED
 from core.model.loader import load_model
 from core.model.store import quantize_checkpoint
 from core.model.store.catalogue import from_folder
-from core.model.store.disk_usage import kept_bytes, remove
+from core.model.store.disk_usage import kept_bytes, remove_model
 from core.model.store.fetch import model_folder
 from core.model.store.quantize_checkpoint import quantised
-from core.planning.offers import choose
-from core.planning.planner import plan
+from core.planning.offers import choose_model
+from core.planning.planner import make_plan
 from tests.support.checkpoints import checkpoint
 from tests.support.gguf_models import IDS
 
@@ -125,7 +125,7 @@ def test_the_setting_reaches_what_is_loaded(tmp_path, bits):
     """`weights: 8` plans codes and loads them; auto leaves a checkpoint that fits as it is."""
     checkpoint(tmp_path / "model")
     entry, machine = from_folder(tmp_path / "model"), imagined_hardware(ram_gib=16)
-    made = plan(machine, Settings(weights=bits, context_tokens=256), target=entry.shape)
+    made = make_plan(machine, Settings(weights=bits, context_tokens=256), target=entry.shape)
     assert (made.weights_kernel, made.weights_bits, made.weights_format) == ("codes", bits, ROUNDED[bits])
     assert f"{bits}-bit weights ({ROUNDED[bits]})" in made.exact_for
     choice = SimpleNamespace(entry=entry, plan=made, draft=None)
@@ -133,7 +133,7 @@ def test_the_setting_reaches_what_is_loaded(tmp_path, bits):
     assert folder == model_folder(entry, lambda *said: None, weights=ROUNDED[bits])
     ours = load_model(folder, CpuBackend(), positions=64)
     assert ours.config.name == "model"
-    plain = plan(machine, Settings(context_tokens=256), target=entry.shape)
+    plain = make_plan(machine, Settings(context_tokens=256), target=entry.shape)
     choice = SimpleNamespace(entry=entry, plan=plain, draft=None)
     assert build._folders(choice, lambda *said: None)[0] == tmp_path / "model"
 
@@ -146,12 +146,12 @@ def test_auto_rounds_what_does_not_fit_and_the_engine_is_that(tmp_path):
     entry = from_folder(tmp_path / "model")
     settings = Settings(model=str(tmp_path / "model"), context_tokens=256, kv=16)
     roomy = imagined_hardware(ram_gib=16)
-    whole = choose(roomy, settings, is_downloaded=lambda one: True)
+    whole = choose_model(roomy, settings, is_downloaded=lambda one: True)
     assert not whole.plan.rounded and build._folders(whole, lambda *said: None)[0] == tmp_path / "model"
 
     needed = sum(line.bytes for line in whole.plan.budget if line.place == "RAM")
     choices = [
-        choose(replace(roomy, ram_available_bytes=free), settings, is_downloaded=lambda one: True)
+        choose_model(replace(roomy, ram_available_bytes=free), settings, is_downloaded=lambda one: True)
         for free in (needed, needed - 1)
     ]
     assert [one.plan.rounded for one in choices] == [False, True]
@@ -170,5 +170,5 @@ def test_a_deleted_model_takes_what_was_made_of_it_along(tmp_path):
     checkpoint(tmp_path / "model")
     folder = quantised(tmp_path / "model", "Q8_0", lambda *said: None)
     taken = sum(path.stat().st_size for path in folder.iterdir())
-    assert kept_bytes("model") == taken == remove("model")
+    assert kept_bytes("model") == taken == remove_model("model")
     assert not folder.exists() and (tmp_path / "model" / "config.json").is_file()

@@ -21,7 +21,7 @@ from core.cache.fixed import FixedRows
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware.measured import Measurements
-from core.model.cuda_graphs import ReplayedPass, ShortPasses
+from core.model.cuda_graphs import GraphedForward, ReplayedPass
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.recording import RecordingBackend
 from tests.support.replays import BUSY, ROWS, Level0, Middle, compare, prepared, small_draft, streaming
@@ -132,7 +132,7 @@ def test_what_was_recorded_and_should_not_be_is_found(
     MUTANTS[mutant](monkeypatch)
     assert kind(RecordingBackend(), graphs=True, kv_heads=2).passes.rows == ()
     assert "passes stay as they are" in caplog.text
-    monkeypatch.setattr(ShortPasses, "_agrees", lambda *given: True)
+    monkeypatch.setattr(GraphedForward, "_agrees", lambda *given: True)
     with pytest.raises(AssertionError, match="are off by"):
         compare(kind, BUSY, RecordingBackend(), kv_heads=2)
 
@@ -190,7 +190,7 @@ def test_whichever_is_faster_is_kept():
     model = ours(oracle(), backend=RecordingBackend())
     cache = streaming(model)
     cache.advance(12)
-    passes = ShortPasses(model, cache, (1, 2, 3), clock=Clock((4e-3, 1e-3), (3e-3, 5e-3), (3e-3, 2.95e-3)))
+    passes = GraphedForward(model, cache, (1, 2, 3), clock=Clock((4e-3, 1e-3), (3e-3, 5e-3), (3e-3, 2.95e-3)))
     assert passes.rows == (1,)
     assert [(round(one.eager_ms, 6), round(one.replay_ms, 6)) for one in passes.times] == [
         (4, 1),
@@ -233,7 +233,7 @@ def test_what_was_measured_decides_the_next_time(tmp_path: Path):
 def test_long_passes_are_not_recorded():
     """They keep a device busy by themselves."""
     model = ours(oracle(), backend=RecordingBackend())
-    assert ShortPasses(model, streaming(model), (16, 17), only_faster=False).rows == (16,)
+    assert GraphedForward(model, streaming(model), (16, 17), only_faster=False).rows == (16,)
 
 
 def test_what_a_user_is_told():

@@ -11,7 +11,7 @@ from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.errors import UserError
 from core.model.config import from_source
-from core.model.loader import build
+from core.model.loader import build_model
 from core.model.rope import Rope
 from tests.support.rope_kinds import ROPES
 from tests.support.tiny import VOCAB, Named, oracle
@@ -55,7 +55,7 @@ def logits(
 ) -> torch.Tensor:
     """By the runtime, with the configuration of one transformers model and the weights of another."""
     backend = CpuBackend()
-    model = build(
+    model = build_model(
         from_source(reference.config.to_dict(), name="tiny", eos=None),
         Named(weights),
         backend,

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 
 from core.model.config import load_config
-from core.model.store.catalogue import CatalogueEntry, find, load
+from core.model.store.catalogue import CatalogueEntry, find, load_catalogue
 from core.text.tokenizer import FRAMES, Tokenizer
 from tests.support.chat_facts import FACTS, FAMILIES, conversation, traits
 
-MODELS = [one for one in load().values() if one.folder is None]
+MODELS = [one for one in load_catalogue().values() if one.folder is None]
 
 
 def test_every_vocabulary_and_form_has_its_facts_and_says_where_they_are_from():

@@ -12,14 +12,14 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware, known_gpus
-from core.model.store.catalogue import CatalogueEntry, find, load
-from core.planning.offers import Offer, offer_for, offers, plan_for
+from core.model.store.catalogue import CatalogueEntry, find, load_catalogue
+from core.planning.offers import Offer, offer_for, offers, plan_model
 from core.planning.plan import Plan
-from core.planning.recommended import best, first_answer, is_free
+from core.planning.recommended import best_offer, first_answer, is_free
 from core.planning.stored_facts import NOTHING
 
 RAMS = (8, 16, 32)
-FREE = [entry for entry in load().values() if entry.file and is_free(entry)]
+FREE = [entry for entry in load_catalogue().values() if entry.file and is_free(entry)]
 # of each instruction set of cards the least: where the CPU is most often the better
 WEAK = ("GTX 1650", "RTX 2060", "RTX 3050 6 GB Laptop", "RTX 4050 Laptop")
 
@@ -27,7 +27,7 @@ WEAK = ("GTX 1650", "RTX 2060", "RTX 3050 6 GB Laptop", "RTX 4050 Laptop")
 def answer_s(hardware: Hardware, entry: CatalogueEntry) -> float:
     """Until the first answer; endless where the model does not fit."""
     try:
-        return first_answer(plan_for(hardware, Settings(), entry).plan).seconds
+        return first_answer(plan_model(hardware, Settings(), entry).plan).seconds
     except PlanError:
         return float("inf")
 
@@ -54,7 +54,7 @@ def assert_no_worse(card: str, ram: int) -> None:
         recommended(imagined_hardware(ram_gib=ram)),
         recommended(imagined_hardware(gpu=card, ram_gib=ram)),
     )
-    assert best([found, alone]) is found, (card, ram, found.entry.name, alone.entry.name)
+    assert best_offer([found, alone]) is found, (card, ram, found.entry.name, alone.entry.name)
 
 
 @pytest.mark.parametrize("card", WEAK)
@@ -71,13 +71,13 @@ def test_a_pc_with_any_card_is_recommended_nothing_worse(card: str, ram: int):
 
 def test_where_the_cpu_is_chosen_that_is_said_and_the_card_can_be_had():
     pc, small = imagined_hardware(gpu="GTX 1650", ram_gib=16), find("Qwen3-4B-Instruct-2507-Q4_K_M")
-    found = plan_for(pc, Settings(), small).plan
+    found = plan_model(pc, Settings(), small).plan
     assert found.device == "cpu" and any("device: cuda" in note for note in found.notes)
     with pytest.raises(PlanError):
-        plan_for(pc, Settings(device="cuda"), small)
-    forced = plan_for(pc, Settings(device="cuda"), find("Qwen3-0.6B")).plan
+        plan_model(pc, Settings(device="cuda"), small)
+    forced = plan_model(pc, Settings(device="cuda"), find("Qwen3-0.6B")).plan
     assert forced.device == "cuda" and not any("device: cuda" in note for note in forced.notes)
-    asked = plan_for(pc, Settings(device="cpu"), small).plan
+    asked = plan_model(pc, Settings(device="cpu"), small).plan
     assert not any("device: cuda" in note for note in asked.notes)
 
 
@@ -95,7 +95,7 @@ def test_what_is_loaded_is_planned_anew_for_the_same_device():
     """Weights that lie on the card cannot be used by a plan for the CPU."""
     pc = imagined_hardware(gpu="RTX 4070", ram_gib=32)
     for device in ("cuda", "cpu"):
-        choice = plan_for(pc, Settings(device=device), find("Qwen3-4B-Instruct-2507-Q4_K_M"))
+        choice = plan_model(pc, Settings(device=device), find("Qwen3-4B-Instruct-2507-Q4_K_M"))
         assert as_planned(Settings(), choice).device == choice.plan.device == device
 
 
@@ -104,16 +104,16 @@ def test_a_card_before_the_rtx_30_computes_in_float16_and_that_is_said(card: str
     """It knows no bfloat16, none of our kernels is compiled for it, and what that may do to answers is known
     before the first one.
     """
-    found = plan_for(
+    found = plan_model(
         imagined_hardware(gpu=card, ram_gib=32), Settings(device="cuda"), find("Qwen3-0.6B")
     ).plan
     assert found.dtype == "float16" and any("65,504" in note for note in found.notes)
-    newer = plan_for(imagined_hardware(gpu="RTX 3060", ram_gib=32), Settings(), find("Qwen3-0.6B")).plan
+    newer = plan_model(imagined_hardware(gpu="RTX 3060", ram_gib=32), Settings(), find("Qwen3-0.6B")).plan
     assert newer.dtype == "bfloat16" and not any("65,504" in note for note in newer.notes)
 
 
 def test_a_card_that_is_not_in_the_table_is_planned_for_and_that_is_said():
     pc = imagined_hardware(gpu="RTX 4060", ram_gib=32)
     unknown = replace(pc, gpus=(replace(pc.gpus[0], name="NVIDIA Unheard Of", known=False),))
-    plans: list[Plan] = [plan_for(one, Settings(), find("Qwen3-0.6B")).plan for one in (pc, unknown)]
+    plans: list[Plan] = [plan_model(one, Settings(), find("Qwen3-0.6B")).plan for one in (pc, unknown)]
     assert [any("not in the table" in note for note in one.notes) for one in plans] == [False, True]

@@ -15,9 +15,9 @@ from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import find
 from core.planning import budget
-from core.planning.offers import Choice, choose, offers, plan_for
+from core.planning.offers import PlannedModel, choose_model, offers, plan_model
 from core.planning.plan import Plan
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from tests.support.imagined import planned
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
@@ -114,7 +114,7 @@ def test_what_cannot_be_rounded_is_left_alone():
     """Rows that are no whole groups, and files that are codes, or numbers, already."""
     shape, settings = find(EIGHT).shape, Settings(context_tokens=131_072)
     for change in ({"intermediate": 14_346}, {"format": "F16"}):
-        assert held(plan(PC_4090, settings, target=replace(shape, **change)))[2] is False
+        assert held(make_plan(PC_4090, settings, target=replace(shape, **change)))[2] is False
     assert held(planned(PC_4090, "Meta-Llama-3.1-8B-Instruct-Q4_K_M", context=131_072)) == (
         4,
         "Q4_K_M",
@@ -125,13 +125,13 @@ def test_what_cannot_be_rounded_is_left_alone():
 def test_what_is_loaded_is_planned_anew_in_the_same_formats():
     """A card with less room than was thought: weights of 4 bits lie on it, and none of 16 can be had."""
     for settings, bits in ((Settings(context_tokens=131_072), 4), (Settings(context_tokens=8192), 16)):
-        choice = plan_for(PC_4090, settings, find(EIGHT))
+        choice = plan_model(PC_4090, settings, find(EIGHT))
         fixed = as_planned(settings, choice)
         assert (choice.plan.weights_bits, fixed.weights) == (bits, bits)
-        fewer = plan_for(PC_4090, replace(fixed, on_chip_layers=2), find(EIGHT)).plan
+        fewer = plan_model(PC_4090, replace(fixed, on_chip_layers=2), find(EIGHT)).plan
         assert (fewer.weights_bits, fewer.kv_bits) == (bits, choice.plan.kv_bits)
     file = find("Meta-Llama-3.1-8B-Instruct-Q4_K_M")
-    assert as_planned(Settings(), plan_for(PC_4090, Settings(), file)).weights is None
+    assert as_planned(Settings(), plan_model(PC_4090, Settings(), file)).weights is None
 
 
 def test_the_list_fetches_no_checkpoint_to_round_it_where_there_is_a_file():
@@ -147,5 +147,5 @@ def test_of_a_checkpoint_and_its_file_the_file_is_started():
     """A GGUF was rounded with more care than the program takes, though Q4_0 is smaller and so faster."""
     names = {EIGHT, "Meta-Llama-3.1-8B-Instruct-Q4_K_M"}
     settings = Settings(context_tokens=131_072)
-    chosen: Choice = choose(PC_4090, settings, is_downloaded=lambda entry: entry.name in names)
+    chosen: PlannedModel = choose_model(PC_4090, settings, is_downloaded=lambda entry: entry.name in names)
     assert chosen.entry.name == "Meta-Llama-3.1-8B-Instruct-Q4_K_M"

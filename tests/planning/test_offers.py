@@ -14,7 +14,7 @@ from core.errors import PlanError, UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import doctor
-from core.planning.offers import choose, offers, plan_for
+from core.planning.offers import choose_model, offers, plan_model
 from core.planning.wording import format_plan
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
@@ -32,33 +32,33 @@ def only_embedded(entry):
 
 def test_what_runs_is_the_best_downloaded_model_that_answers_soon():
     """Larger ones that lie on the disk would be too slow to be a default, most of all on a CPU."""
-    assert choose(NO_GPU, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
+    assert choose_model(NO_GPU, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
     slow = {"Qwen3-8B-Q4_K_M", "Mistral-7B-Instruct-v0.3-Q4_K_M", EMBEDDED}
-    assert choose(NO_GPU, Settings(), is_downloaded=lambda one: one.name in slow).entry.name == EMBEDDED
+    assert choose_model(NO_GPU, Settings(), is_downloaded=lambda one: one.name in slow).entry.name == EMBEDDED
     soon = slow | {"Qwen3-0.6B-Q8_0"}
-    chosen = choose(NO_GPU, Settings(), is_downloaded=lambda one: one.name in soon)
+    chosen = choose_model(NO_GPU, Settings(), is_downloaded=lambda one: one.name in soon)
     assert chosen.entry.name == "Qwen3-0.6B-Q8_0"
 
 
 def test_with_gpu_a_model_that_reads_books_whole_runs_before_a_larger_one():
-    assert choose(PC_4090, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
+    assert choose_model(PC_4090, Settings(), is_downloaded=only_embedded).entry.name == EMBEDDED
     there = {EMBEDDED, "Qwen3-8B", "Qwen2.5-7B-Instruct-1M", "Qwen3-4B-Instruct-2507"}
-    chosen = choose(PC_4090, Settings(), is_downloaded=lambda one: one.name in there)
+    chosen = choose_model(PC_4090, Settings(), is_downloaded=lambda one: one.name in there)
     assert chosen.entry.name == "Qwen2.5-7B-Instruct-1M"
-    fluent = choose(PC_3060, Settings(), is_downloaded=everything)
+    fluent = choose_model(PC_3060, Settings(), is_downloaded=everything)
     assert fluent.entry.name == "Qwen2.5-7B-Instruct-1M-Q4_K_M" and fluent.plan.expected_tbt_ms <= 50
-    on_cpu = choose(PC_4090, Settings(device="cpu"), is_downloaded=lambda one: one.name in there)
+    on_cpu = choose_model(PC_4090, Settings(device="cpu"), is_downloaded=lambda one: one.name in there)
     assert on_cpu.entry.name == EMBEDDED
 
 
 def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
-    chosen = choose(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
+    chosen = choose_model(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     on_card = Settings(device="cuda", model="Qwen3-8B", weights=16)
     with pytest.raises(PlanError, match="choose Qwen3-4B"):
-        choose(PC_3060, on_card, is_downloaded=everything)
+        choose_model(PC_3060, on_card, is_downloaded=everything)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
-        choose(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
+        choose_model(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)
 
 
 def test_offers_put_what_fits_first_and_say_why_not():
@@ -84,33 +84,37 @@ def test_a_model_left_with_a_scrap_of_context_is_not_offered():
 
 def test_plan_for_names_the_draft_only_when_it_is_used():
     large = imagined_hardware(gpu="RTX 4090", vram_gib=25, ram_gib=128)
-    choice = plan_for(large, Settings(context_tokens=131_072), find("LWM-Text-Chat-128K"))
+    choice = plan_model(large, Settings(context_tokens=131_072), find("LWM-Text-Chat-128K"))
     assert choice.draft.name == choice.plan.draft_model == "llama-68m"
-    none = plan_for(PC_4090, Settings(draft_model="none", context_tokens=32_768), find("LWM-Text-Chat-128K"))
+    none = plan_model(
+        PC_4090, Settings(draft_model="none", context_tokens=32_768), find("LWM-Text-Chat-128K")
+    )
     assert none.draft is None
 
 
 def test_a_base_model_is_labelled_in_its_plan():
-    choice = plan_for(PC_4090, Settings(context_tokens=32_768), find("Yarn-Llama-2-7b-128k"))
+    choice = plan_model(PC_4090, Settings(context_tokens=32_768), find("Yarn-Llama-2-7b-128k"))
     assert (
         any("not tuned for chat" in note for note in choice.plan.notes) and choice.entry.frame == "completion"
     )
-    assert not any("not tuned" in note for note in plan_for(PC_4090, Settings(), find("Qwen3-8B")).plan.notes)
+    assert not any(
+        "not tuned" in note for note in plan_model(PC_4090, Settings(), find("Qwen3-8B")).plan.notes
+    )
 
 
 def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
     """The engine cannot load what is not there, and must not refuse the model for it."""
     large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     settings = Settings(model="LWM-Text-Chat-128K", context_tokens=131_072)
-    choice = choose(large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K")
+    choice = choose_model(large, settings, is_downloaded=lambda entry: entry.name == "LWM-Text-Chat-128K")
     assert choice.draft is None and choice.plan.draft_model is None
     assert any("llama-68m could draft" in note and "models download" in note for note in choice.plan.notes)
-    named = choose(large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded)
+    named = choose_model(large, replace(settings, draft_model="llama-68m"), is_downloaded=only_embedded)
     assert named.draft.name == "llama-68m"
 
 
 def test_plan_as_text_names_every_line():
-    plan = plan_for(
+    plan = plan_model(
         imagined_hardware(gpu="RTX 4090", ram_gib=128), Settings(), find("LWM-Text-Chat-128K")
     ).plan
     text = format_plan(plan)

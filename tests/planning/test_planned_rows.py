@@ -14,7 +14,7 @@ from core.model.store.catalogue import find
 from core.planning import budget, costs, layout
 from core.planning.fitting import site_of
 from core.planning.plan import Plan
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from core.planning.wording import format_plan
 from tests.support.imagined import planned
 
@@ -68,7 +68,7 @@ def test_lwm_in_codes_at_128k_on_a_4090_with_64_gb():
     """
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25)
     settings = Settings(context_tokens=131_072, kv=8, weights=4)
-    found = plan(machine, settings, target=find("LWM-Text-Chat-128K").shape)
+    found = make_plan(machine, settings, target=find("LWM-Text-Chat-128K").shape)
     assert (found.weights_format, found.rounded) == ("Q4_0", True)
     assert found.assumed_acceptance == 0.92
     assert found.expected_tbt_ms <= 110
@@ -221,6 +221,6 @@ def test_a_draft_on_a_card_stays_within_one_tile_of_attention(name: str, context
     """
     shape = find(name).shape
     settings = Settings(context_tokens=context, assumed_acceptance=0.99)
-    found = plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=shape)
+    found = make_plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=shape)
     assert found.on_chip_layers == found.layers
     assert (found.gamma + 1) * shape.heads // shape.kv_heads <= ROW_TILE

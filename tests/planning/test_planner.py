@@ -12,13 +12,13 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_gpu, imagined_hardware
-from core.model.gguf.size_estimates import rounded
+from core.model.gguf.size_estimates import rounded_shape
 from core.model.shapes import ModelShape
-from core.model.store.catalogue import find, load
+from core.model.store.catalogue import find, load_catalogue
 from core.planning import budget
 from core.planning.plan import Plan
-from core.planning.planner import plan
-from core.planning.stored_facts import Known
+from core.planning.planner import make_plan
+from core.planning.stored_facts import StoredFacts
 from core.text.words import GB
 from tests.support.imagined import planned
 from tests.tiers import first
@@ -34,7 +34,9 @@ SAME_SHAPE = {
     "Yarn-Llama-2-7b-128k",
     "Qwen2.5-7B-Instruct-1M",
 }
-TARGETS = tuple(entry for entry in load().values() if entry.role == "target" and entry.name not in SAME_SHAPE)
+TARGETS = tuple(
+    entry for entry in load_catalogue().values() if entry.role == "target" and entry.name not in SAME_SHAPE
+)
 
 
 @pytest.fixture(scope="module", params=first([*CARDS, None]))
@@ -75,7 +77,7 @@ def test_lines_sum_to_at_most_what_is_free(table):
 
 def as_held(found: Plan, shape: ModelShape) -> ModelShape:
     if found.rounded:
-        return rounded(shape, found.weights_format)
+        return rounded_shape(shape, found.weights_format)
     return shape if found.weights_kernel == "codes" else shape.decoded()
 
 
@@ -292,9 +294,9 @@ def test_keys_with_a_constant_part_keep_16_bits():
     """Also where 16 bits do not fit; as set 8 are possible, and what they cost is said."""
     small, shape = imagined_hardware(gpu="RTX 4090", ram_gib=64), find("LWM-Text-Chat-128K").shape
     settings = Settings(context_tokens=131_072, weights=16)
-    assert plan(small, settings, target=shape).kv_bits == 8
+    assert make_plan(small, settings, target=shape).kv_bits == 8
     with pytest.raises(PlanError):
-        plan(small, settings, target=replace(shape, attention_bias=True))
+        make_plan(small, settings, target=replace(shape, attention_bias=True))
     assert planned(small, "Qwen2.5-7B-Instruct-1M", context=131_072).kv_bits == 16
     asked = planned(small, "Qwen2.5-7B-Instruct-1M", context=131_072, kv=8)
     assert asked.kv_bits == 8 and any("constant part" in note for note in asked.notes)
@@ -364,7 +366,7 @@ def test_the_disk_is_a_place_with_lines():
     """Nobody should find out by a full disk what a model's files and the books read with it take."""
     card = imagined_hardware(gpu="RTX 4090", vram_gib=25, ram_gib=128)
     pc = replace(card, disk_path="/data", disk_free_bytes=40 * GB)
-    taken = Known(snapshot_bytes=10 * GB)
+    taken = StoredFacts(snapshot_bytes=10 * GB)
     found = planned(pc, "LWM-Text-Chat-128K", context=131_072, known=taken, weights=16, kv=16)
     lines = {line.name: line.bytes for line in found.budget if line.place == "disk"}
     models = find("LWM-Text-Chat-128K").shape, find("llama-68m").shape

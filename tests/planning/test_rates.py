@@ -12,14 +12,14 @@ from core.assembly import rates
 from core.assembly.models import cpu_backend
 from core.backend.shared.compiled import ATTENTION
 from core.config import Settings
-from core.conversation.time_estimates import Expectation
+from core.conversation.time_estimates import TimeEstimate
 from core.hardware import probe
 from core.hardware.facts import CpuRates, Hardware
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import Measurements
 from core.model.store.catalogue import find
 from core.planning.costs import usual_rates
-from core.planning.offers import offers, plan_for
+from core.planning.offers import offers, plan_model
 from core.planning.plan import Plan
 from core.planning.recommended import first_answer
 
@@ -33,7 +33,7 @@ def pc(flags: frozenset[str], measured: CpuRates | None = None) -> Hardware:
 
 
 def planned(hardware: Hardware, name: str = FOUR_B) -> Plan:
-    return plan_for(hardware, Settings(), find(name)).plan
+    return plan_model(hardware, Settings(), find(name)).plan
 
 
 def of(flags: frozenset[str], times: float = 1.0) -> CpuRates:
@@ -61,8 +61,8 @@ def test_what_was_measured_here_counts_instead(flags: frozenset[str]):
     usual, as_usual, half = (planned(pc(flags, one)) for one in (None, of(flags), of(flags, 0.5)))
     assert replace(usual, notes=()) == replace(as_usual, notes=())
     assert half.expected_book_s == pytest.approx(2 * usual.expected_book_s, rel=0.01)
-    assert Expectation(half).reading_s(10_000) == pytest.approx(
-        2 * Expectation(usual).reading_s(10_000), rel=0.01
+    assert TimeEstimate(half).reading_s(10_000) == pytest.approx(
+        2 * TimeEstimate(usual).reading_s(10_000), rel=0.01
     )
     assert half.expected_passage_tbt_ms == pytest.approx(2 * usual.expected_passage_tbt_ms, rel=0.1)
 

@@ -9,14 +9,21 @@ import pytest
 
 from core.config import Settings
 from core.conversation.reading import HEARD_PASSAGES, ReadingStyle
-from core.conversation.time_estimates import Expectation
+from core.conversation.time_estimates import TimeEstimate
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import recommended
 from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS, PASSAGES
-from core.planning.offers import Offer, offer_for, offers, plan_for, would_fit_with
-from core.planning.recommended import FIRST_ANSWER_S, FLUENT_TBT_MS, best, first_answer, reads_whole, times
+from core.planning.offers import Offer, offer_for, offers, plan_model, would_fit_with
+from core.planning.recommended import (
+    FIRST_ANSWER_S,
+    FLUENT_TBT_MS,
+    best_offer,
+    first_answer,
+    reads_whole,
+    times,
+)
 from core.planning.stored_facts import NOTHING
 
 PCS = [
@@ -54,7 +61,7 @@ def test_where_nothing_answers_soon_enough_the_embedded_model_is_recommended(mon
 
 
 def offer_of(name: str, **figures) -> Offer:
-    plan = replace(plan_for(PC_4090, Settings(), find(name)).plan, **figures)
+    plan = replace(plan_model(PC_4090, Settings(), find(name)).plan, **figures)
     return Offer(find(name), plan, "", downloaded=True)
 
 
@@ -64,38 +71,38 @@ SLOW = {"expected_passage_s": 20.0, "expected_book_s": 3600.0}
 def test_what_answers_after_a_minute_is_not_recommended():
     slow = offer_of("Qwen2.5-7B-Instruct-1M", **SLOW)
     assert first_answer(slow.plan).seconds > FIRST_ANSWER_S
-    assert best([slow]) is None
+    assert best_offer([slow]) is None
     soon = offer_of("Qwen3-0.6B")
-    assert best([slow, soon]) is soon
+    assert best_offer([slow, soon]) is soon
 
 
 def test_what_writes_more_slowly_than_people_read_is_not_recommended():
-    assert best([offer_of("Qwen3-0.6B", expected_passage_tbt_ms=260.0, expected_book_s=3600.0)]) is None
+    assert best_offer([offer_of("Qwen3-0.6B", expected_passage_tbt_ms=260.0, expected_book_s=3600.0)]) is None
 
 
 def test_a_model_under_conditions_is_nobodys_recommendation():
     gated = offer_of("Llama-3.1-8B-Instruct")
-    assert best([gated], free=True) is None and best([gated]) is gated
+    assert best_offer([gated], free=True) is None and best_offer([gated]) is gated
 
 
 def test_whole_before_in_parts_and_then_the_larger():
     whole, larger = offer_of("Qwen3-4B-Instruct-2507"), offer_of("Qwen3-8B")
     assert reads_whole(whole.plan) and not reads_whole(larger.plan)
-    assert best([larger, whole, offer_of("Llama-3.2-1B-Instruct")]) is whole
-    assert best([larger, offer_of("Qwen3-4B")]) is larger
+    assert best_offer([larger, whole, offer_of("Llama-3.2-1B-Instruct")]) is whole
+    assert best_offer([larger, offer_of("Qwen3-4B")]) is larger
 
 
 def test_of_those_that_hold_the_book_one_that_writes_fluently_comes_before_a_larger_one():
     """On 24 GB the 14B was recommended at 80 ms a token, beside a 12B at 17 ms."""
     larger = offer_of("Qwen2.5-14B-Instruct-1M-Q4_K_M", expected_tbt_ms=51.0)
     fluent = offer_of("Mistral-Nemo-Instruct-2407-Q4_K_M", expected_tbt_ms=17.0)
-    assert best([larger, fluent]) is fluent
+    assert best_offer([larger, fluent]) is fluent
     both = offer_of("Qwen2.5-14B-Instruct-1M-Q4_K_M", expected_tbt_ms=50.0)
-    assert best([both, fluent]) is both
+    assert best_offer([both, fluent]) is both
     neither = offer_of("Mistral-Nemo-Instruct-2407-Q4_K_M", expected_tbt_ms=60.0)
-    assert best([larger, neither]) is larger
+    assert best_offer([larger, neither]) is larger
     small = offer_of("qwen2.5-1.5b-instruct-q4_k_m", expected_tbt_ms=4.0)
-    assert not reads_whole(small.plan) and best([larger, small]) is larger
+    assert not reads_whole(small.plan) and best_offer([larger, small]) is larger
 
 
 @pytest.mark.parametrize("gpu", ["RTX 4070", "RTX 4080", "RTX 4090", "RTX 5090"])
@@ -106,7 +113,7 @@ def test_a_card_of_12_gb_or_more_gets_a_model_that_writes_fluently_from_a_whole_
 
 
 def test_a_base_model_is_nobodys_recommendation():
-    assert best([offer_of("Yarn-Llama-2-7b-128k")]) is None
+    assert best_offer([offer_of("Yarn-Llama-2-7b-128k")]) is None
 
 
 def test_the_first_answer_comes_by_the_faster_way():
@@ -126,7 +133,7 @@ def test_the_first_answer_comes_by_the_faster_way():
 def test_passages_are_as_many_and_as_long_as_the_session_asks():
     """The offer and the card of a book must not say two things."""
     plan = offer_of("Qwen3-0.6B").plan
-    session = Expectation(replace(plan, expected_prefill_s=plan.context_tokens * 0.01, expected_tbt_ms=1e9))
+    session = TimeEstimate(replace(plan, expected_prefill_s=plan.context_tokens * 0.01, expected_tbt_ms=1e9))
     asked = session.passages_s(ReadingStyle())
     written = PASSAGES * 40 * session._expected_tbt_s(PASSAGE_TOKENS)
     assert asked - written == pytest.approx(PASSAGES * PASSAGE_TOKENS * 0.01)
@@ -138,8 +145,8 @@ def test_passages_are_as_many_and_as_long_as_the_session_asks():
 def test_a_book_longer_than_the_context_is_read_in_parts():
     """Parts cost less than one long reading: attention grows with its square."""
     small = Settings(context_tokens=8192)
-    whole = plan_for(PC_4090, Settings(), find("Qwen3-4B-Instruct-2507")).plan
-    parts = plan_for(PC_4090, small, find("Qwen3-4B-Instruct-2507")).plan
+    whole = plan_model(PC_4090, Settings(), find("Qwen3-4B-Instruct-2507")).plan
+    parts = plan_model(PC_4090, small, find("Qwen3-4B-Instruct-2507")).plan
     assert whole.context_tokens >= BOOK_TOKENS
     assert 0 < parts.expected_book_s < whole.expected_book_s < whole.expected_prefill_s
     assert 0 < parts.expected_passage_s < parts.expected_prefill_s
@@ -188,7 +195,7 @@ def test_a_model_without_a_gguf_is_rounded_or_says_which_rounding_makes_it_fit()
     for name in ("LWM-Text-Chat-128K", "LWM-Text-Chat-1M", "Yarn-Llama-2-7b-128k"):
         said = would_fit_with(little, strict, find(name))
         bits = int(re.match(r"weights: ([84]) in the settings, or \d+ GB of RAM$", said)[1])
-        assert plan_for(little, Settings(weights=bits), find(name)).plan.context_tokens > 1000
+        assert plan_model(little, Settings(weights=bits), find(name)).plan.context_tokens > 1000
         assert offer_for(little, strict, find(name), downloaded=False, known=NOTHING).plan is None
         auto = offer_for(little, Settings(), find(name), downloaded=False, known=NOTHING)
         assert (auto.plan.weights_bits, auto.plan.rounded) == (4, True)

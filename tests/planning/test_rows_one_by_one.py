@@ -15,7 +15,7 @@ from core.hardware.gpus import imagined_hardware
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
 from core.planning.costs import cpu_speeds, pass_s
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 
 SHAPE = find("Llama-3.2-1B-Instruct").shape  # heads of 64
 PC = replace(imagined_hardware(), cpu_flags=frozenset({"avx2", "fma", "f16c"}), gpus=())
@@ -63,7 +63,7 @@ def test_passes_of_a_prompt_are_not():
 
 def test_a_plan_says_where_it_is_exact_to_the_bit():
     """On a card passes of several rows round otherwise than passes of one."""
-    on_cpu = plan(PC, Settings(device="cpu"), target=SHAPE, draft=None)
-    on_card = plan(imagined_hardware(gpu="RTX 4090"), Settings(), target=SHAPE, draft=None)
+    on_cpu = make_plan(PC, Settings(device="cpu"), target=SHAPE, draft=None)
+    on_card = make_plan(imagined_hardware(gpu="RTX 4090"), Settings(), target=SHAPE, draft=None)
     assert "rounding" not in on_cpu.exact_for
     assert on_card.device == "cuda" and on_card.exact_for.endswith("up to rounding on the card")

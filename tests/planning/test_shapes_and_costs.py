@@ -12,7 +12,14 @@ from core.errors import UserError
 from core.hardware.gpus import imagined_gpu
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
-from core.planning.costs import HostKV, best_speculation, expected_tokens, gpu_speeds, pass_s, prefill_s
+from core.planning.costs import (
+    StreamedKV,
+    best_speculation,
+    expected_tokens,
+    gpu_speeds,
+    pass_s,
+    prefill_seconds,
+)
 
 LLAMA = {
     "model_type": "llama",
@@ -145,13 +152,13 @@ def test_what_is_not_page_locked_hides_behind_nothing():
     """
     shape, speeds = find("Llama-3.1-8B-Instruct").shape, gpu_speeds(imagined_gpu("RTX 4090"), "bfloat16")
 
-    def taken(host: HostKV | None) -> float:
+    def taken(host: StreamedKV | None) -> float:
         return pass_s(shape, "bfloat16", rows=8, kv_tokens=4096, speeds=speeds, host=host)
 
     compute = taken(None)
     size = int(0.5 * compute * speeds.bus)  # half as long on the bus as it computes
-    assert taken(HostKV(pinned_bytes=size)) == compute
-    assert taken(HostKV(pageable_bytes=size)) == pytest.approx(2 * compute)
+    assert taken(StreamedKV(pinned_bytes=size)) == compute
+    assert taken(StreamedKV(pageable_bytes=size)) == pytest.approx(2 * compute)
 
 
 def test_the_published_4090_time_comes_out_of_the_round():
@@ -187,5 +194,5 @@ def test_earlier_segments_come_back_for_each_later_one():
         replace(gpu_speeds(imagined_gpu("RTX 4090"), "float16"), bus=1e6),
     )
     given = {"tokens": 4096, "speeds": slow, "chunk": 512, "host_bytes": 10**9}
-    once, again = (prefill_s(shape, "float16", segment=segment, **given) for segment in (4096, 1024))
+    once, again = (prefill_seconds(shape, "float16", segment=segment, **given) for segment in (4096, 1024))
     assert (once, again) == pytest.approx((1000.0, 1000.0 + 1500.0))

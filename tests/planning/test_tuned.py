@@ -14,15 +14,15 @@ from core.model.store.catalogue import EMBEDDED, find
 from core.planning import stored_facts
 from core.planning.doctor import doctor_report
 from core.planning.plan import Plan
-from core.planning.planner import plan
-from core.planning.tuned import Tuned, between, bucket
+from core.planning.planner import make_plan
+from core.planning.tuned import Tuned, bucket, interpolated_ms
 from core.planning.wording import format_plan
 from tests.support.tuned_record import MACHINE, RECORD
 
 
 def planned(machine: Hardware = MACHINE, record: Tuned = RECORD, **settings) -> Plan:
-    return plan(
-        machine, Settings(**settings), target=find(EMBEDDED).shape, known=stored_facts.Known((record,))
+    return make_plan(
+        machine, Settings(**settings), target=find(EMBEDDED).shape, known=stored_facts.StoredFacts((record,))
     )
 
 
@@ -86,7 +86,7 @@ def test_the_user_wins():
 def test_what_does_not_hold_here_is_not_used_and_said(changes: dict, settings: dict, why: str):
     """Values of another machine, model or layout are worse than the rules, and silence is a riddle."""
     made = planned(record=replace(RECORD, **changes), **settings)
-    without = plan(MACHINE, Settings(**settings), target=find(EMBEDDED).shape)
+    without = make_plan(MACHINE, Settings(**settings), target=find(EMBEDDED).shape)
     assert replace(made, notes=()) == replace(without, notes=())
     assert any("2026-11-21 are not used" in note and why in note for note in made.notes)
 
@@ -104,19 +104,25 @@ def test_another_context_is_another_matter():
 
 def test_doctor_and_plan_say_where_values_come_from():
     """Both show the notes; with nothing measured they name the command that would."""
-    report = doctor_report(MACHINE, Settings(), known=stored_facts.Known((RECORD,)))
+    report = doctor_report(MACHINE, Settings(), known=stored_facts.StoredFacts((RECORD,)))
     assert any(
         "measured on this machine on 2026-11-21" in note for note in report["would_run"]["plan"]["notes"]
     )
     assert any(
-        "launcher.py tune" in note for note in plan(MACHINE, Settings(), target=find(EMBEDDED).shape).notes
+        "launcher.py tune" in note
+        for note in make_plan(MACHINE, Settings(), target=find(EMBEDDED).shape).notes
     )
     assert json.dumps(report["hardware"])
 
 
 def test_times_between_and_beyond_the_measured_rows():
     """On the line between neighbours; behind the last in proportion."""
-    assert [between(((1, 10.0), (4, 16.0)), rows) for rows in (1, 2, 4, 8)] == [10.0, 12.0, 16.0, 32.0]
+    assert [interpolated_ms(((1, 10.0), (4, 16.0)), rows) for rows in (1, 2, 4, 8)] == [
+        10.0,
+        12.0,
+        16.0,
+        32.0,
+    ]
 
 
 # ---- the file ----------------------------------------------------------------------------------------------
@@ -133,22 +139,22 @@ def record(tmp_path: Path) -> Tuned:
 
 def test_what_is_kept_is_read_again(tmp_path: Path, record: Tuned):
     """Exactly, and one per machine, model, device and size of context."""
-    stored_facts.keep(tmp_path, record)
-    stored_facts.keep(tmp_path, replace(record, context_tokens=16_384))
-    stored_facts.keep(tmp_path, replace(record, gamma=7, context_tokens=8000))
+    stored_facts.store_tuned(tmp_path, record)
+    stored_facts.store_tuned(tmp_path, replace(record, context_tokens=16_384))
+    stored_facts.store_tuned(tmp_path, replace(record, gamma=7, context_tokens=8000))
     assert [(one.context_tokens, one.gamma) for one in stored_facts.read_tuned(tmp_path)] == [
         (16_384, 5),
         (8000, 7),
     ]
-    assert stored_facts.forget(tmp_path, record) and not stored_facts.forget(tmp_path, record)
+    assert stored_facts.forget_tuned(tmp_path, record) and not stored_facts.forget_tuned(tmp_path, record)
     assert stored_facts.read_tuned(tmp_path) == (replace(record, context_tokens=16_384),)
 
 
 def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
     """Another version, a changed model, a model that is gone."""
-    stored_facts.keep(tmp_path, replace(record, version="format 0, torch 1"))
+    stored_facts.store_tuned(tmp_path, replace(record, version="format 0, torch 1"))
     assert "format 0" in stored_facts.read_tuned(tmp_path)[0].stale
-    stored_facts.keep(tmp_path, record)
+    stored_facts.store_tuned(tmp_path, record)
     (tmp_path / "model" / "config.json").write_text('{"a": 1}')
     assert "files have changed" in stored_facts.read_tuned(tmp_path)[0].stale
     (tmp_path / "model" / "config.json").unlink()

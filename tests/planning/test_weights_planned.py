@@ -13,9 +13,9 @@ from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import in_format
 from core.model.shapes import ModelShape
-from core.model.store.catalogue import load
+from core.model.store.catalogue import load_catalogue
 from core.planning import budget
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from tests.support.imagined import planned
 
 
@@ -44,7 +44,7 @@ def test_weights_take_the_bytes_of_their_numbers(
 def test_a_gguf_is_planned_by_what_its_codes_take():
     """Llama-3.1-8B as Q4_K_M: 4.9 GB instead of 16; in 16 bits where that is asked for."""
     shape = replace(
-        load()["Llama-3.1-8B-Instruct"].shape,
+        load_catalogue()["Llama-3.1-8B-Instruct"].shape,
         name="Llama-3.1-8B-Instruct-Q4_K_M",
         format="Q4_K_M",
         code_bits=4,
@@ -52,8 +52,8 @@ def test_a_gguf_is_planned_by_what_its_codes_take():
         coded_bytes=4_920_000_000,
     )
     hardware = imagined_hardware(ram_gib=64)
-    kept = plan(hardware, Settings(), target=shape)
-    numbers = plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
+    kept = make_plan(hardware, Settings(), target=shape)
+    numbers = make_plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
     assert (kept.weights_kernel, kept.weights_bits, kept.weights_format) == ("codes", 4, "Q4_K_M")
     assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, 4-bit weights (Q4_K_M), 16-bit KV cache"
     assert kept.to_json()["exact_for"] == kept.exact_for
@@ -62,21 +62,23 @@ def test_a_gguf_is_planned_by_what_its_codes_take():
     assert (numbers.weights_kernel, numbers.weights_bits) == ("float", 16)
     assert numbers.exact_for.endswith("Q4_K_M weights as bfloat16, 16-bit KV cache")
     assert next(line.bytes for line in numbers.budget if line.name == "weights") > 15e9
-    like = plan(hardware, Settings(context_tokens=8192), target=shape)
+    like = make_plan(hardware, Settings(context_tokens=8192), target=shape)
     assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
 
 
-@pytest.mark.parametrize("name", [name for name, entry in load().items() if entry.shape.coded_weights])
+@pytest.mark.parametrize(
+    "name", [name for name, entry in load_catalogue().items() if entry.shape.coded_weights]
+)
 def test_a_file_is_held_in_little_more_than_its_own_bytes(name: str):
     """By the size that its publisher states: at most 1.15 times as many, though scales lie apart."""
-    entry = load()[name]
+    entry = load_catalogue()[name]
     found = planned(imagined_hardware(ram_gib=64), name, context=4096)
     (held,) = (line.bytes for line in found.budget if line.name == budget.WEIGHTS)
     assert 0.95 * entry.download_bytes < held < 1.15 * entry.download_bytes
 
 
 def llama_8b_q4() -> ModelShape:
-    return in_format(load()["Llama-3.1-8B-Instruct"].shape, "Llama-3.1-8B-Instruct", "Q4_K_M")
+    return in_format(load_catalogue()["Llama-3.1-8B-Instruct"].shape, "Llama-3.1-8B-Instruct", "Q4_K_M")
 
 
 def card(name: str, **facts: object) -> Hardware:
@@ -90,9 +92,9 @@ def test_codes_on_a_card_are_read_as_they_are():
     """
     shape, hardware = llama_8b_q4(), card("RTX 4090")
     kept, numbers = (
-        plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
+        make_plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
     )
-    assert plan(hardware, Settings(context_tokens=8192), target=shape) == kept
+    assert make_plan(hardware, Settings(context_tokens=8192), target=shape) == kept
     assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
     assert kept.expected_plain_tbt_ms < 0.6 * numbers.expected_plain_tbt_ms
     # bytes at four fifths of what numbers are read at, and nothing sooner
@@ -110,10 +112,10 @@ def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
     """
     shape, hardware = llama_8b_q4(), card("RTX 4090", **facts)
     kept, numbers = (
-        plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
+        make_plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
     )
-    assert plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
-    small = plan(card("RTX 4070", **facts), Settings(context_tokens=8192), target=shape)
+    assert make_plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
+    small = make_plan(card("RTX 4070", **facts), Settings(context_tokens=8192), target=shape)
     assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama 3.1 8B Instruct, 4-bit")
     assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
     assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
@@ -128,7 +130,7 @@ def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
 def test_the_model_most_people_run_reads_a_book_on_their_card(gpu, layers, most_ms, system):
     """Llama-3.1-8B in 4 bits, 131,072 tokens in 8, 64 GB of memory: wholly on 24 GB, most of it on 16."""
     pc = imagined_hardware(gpu=gpu, ram_gib=64, system=system)
-    found = plan(pc, Settings(context_tokens=131_072, kv=8), target=llama_8b_q4())
+    found = make_plan(pc, Settings(context_tokens=131_072, kv=8), target=llama_8b_q4())
     assert found.expected_tbt_ms <= most_ms and found.weights_kernel == "codes"
     assert found.on_chip_layers >= layers - (system == "Windows")
     assert found.bytes_in("VRAM") <= pc.gpus[0].free_bytes
@@ -138,10 +140,10 @@ def test_a_cache_in_codes_is_counted_by_what_reads_it():
     """In registers where a kernel may be counted on, else as five times the traffic; heads that it is not
     compiled for are not promised it.
     """
-    shape = load()["Llama-3.1-8B-Instruct"].shape
+    shape = load_catalogue()["Llama-3.1-8B-Instruct"].shape
     shapes = {dim: replace(shape, head_dim=dim, heads=4096 // dim, kv_heads=1024 // dim) for dim in (128, 32)}
     plans = {
-        (dim, refused): plan(
+        (dim, refused): make_plan(
             card("RTX 4090", refused=refused), Settings(kv=8, weights=8, context_tokens=65_536), target=one
         )
         for dim, one in shapes.items()
@@ -161,14 +163,14 @@ def test_a_cache_in_codes_is_counted_by_what_reads_it():
     ("bits", "code_bits", "fine"), [(4, 8, False), (4, 5, False), (8, 6, True), (4, 4, True)]
 )
 def test_bits_that_the_model_does_not_have_are_refused(bits, code_bits, fine):
-    shape = load()["Llama-3.2-1B-Instruct"].shape
+    shape = load_catalogue()["Llama-3.2-1B-Instruct"].shape
     shape = replace(shape, code_bits=code_bits, coded_weights=10**9, coded_bytes=10**9)
     settings = Settings(weights=bits, context_tokens=8192)
     if fine:
-        plan(imagined_hardware(ram_gib=64), settings, target=shape)
+        make_plan(imagined_hardware(ram_gib=64), settings, target=shape)
         return
     with pytest.raises(PlanError, match=f"weights of {code_bits} bits"):
-        plan(imagined_hardware(ram_gib=64), settings, target=shape)
+        make_plan(imagined_hardware(ram_gib=64), settings, target=shape)
 
 
 @pytest.mark.parametrize(
@@ -176,17 +178,19 @@ def test_bits_that_the_model_does_not_have_are_refused(bits, code_bits, fine):
 )
 def test_a_pc_without_a_card_takes_a_model_of_three_or_four_billion(name: str, least: int):
     """16 GB, AVX2, a GGUF of 4 bits: as far as memory goes, twice as far as in 32 bits."""
-    shape = load()[name].shape
+    shape = load_catalogue()[name].shape
     coded = shape.parameters - (2 * shape.layers + 1) * shape.hidden
     codes = {"format": "Q4_K_M", "code_bits": 4, "coded_weights": coded, "coded_bytes": coded * 61 // 100}
     pc = imagined_hardware(ram_gib=16, cores=6)
-    found = plan(pc, Settings(), target=replace(shape, **codes))
+    found = make_plan(pc, Settings(), target=replace(shape, **codes))
     assert found.context_tokens >= least and found.bytes_in("RAM") <= pc.ram_available_bytes
     assert (found.weights_kernel, found.dtype, found.computes) == ("codes", "bfloat16", "float32")
-    wide = plan(pc, Settings(dtype="float32"), target=replace(shape, **codes))
+    wide = make_plan(pc, Settings(dtype="float32"), target=replace(shape, **codes))
     assert found.context_tokens > 1.9 * wide.context_tokens
     with pytest.raises(PlanError):
-        plan(pc, Settings(context_tokens=found.context_tokens + 4096, kv=16), target=replace(shape, **codes))
+        make_plan(
+            pc, Settings(context_tokens=found.context_tokens + 4096, kv=16), target=replace(shape, **codes)
+        )
 
 
 def test_what_the_compiled_kernels_of_a_cpu_do_not_do_takes_torchs_time():
@@ -197,12 +201,14 @@ def test_what_the_compiled_kernels_of_a_cpu_do_not_do_takes_torchs_time():
     none, lost = (replace(pc, refused=one) for one in ((ATTENTION,), (PRODUCTS,)))
     old = replace(pc, cpu_flags=frozenset({"sse4_2"}))
     settings = Settings(context_tokens=8192)
-    kept, attended, decoded, without = (plan(one, settings, target=shape) for one in (pc, none, lost, old))
+    kept, attended, decoded, without = (
+        make_plan(one, settings, target=shape) for one in (pc, none, lost, old)
+    )
     assert kept.dtype == "bfloat16" and {attended.dtype, decoded.dtype, without.dtype} == {"float32"}
     assert kept.expected_plain_tbt_ms < attended.expected_plain_tbt_ms < 2 * kept.expected_plain_tbt_ms
     assert min(decoded.expected_plain_tbt_ms, without.expected_plain_tbt_ms) > 10 * kept.expected_plain_tbt_ms
     assert decoded.expected_book_s > kept.expected_book_s
-    swift, slow = (plan(one, replace(settings, kv=8), target=shape) for one in (pc, none))
+    swift, slow = (make_plan(one, replace(settings, kv=8), target=shape) for one in (pc, none))
     assert slow.expected_plain_tbt_ms > 3 * swift.expected_plain_tbt_ms
     said = "does not work on this computer"
     assert [any(said in note for note in one.notes) for one in (kept, attended, decoded)] == [
@@ -216,10 +222,10 @@ def test_drafts_without_their_kernel_take_the_time_of_exact_products():
     """Its self-test failed on this computer; plain decoding has nothing to do with it."""
     pc, shape = imagined_hardware(ram_gib=64, cores=8), llama_8b_q4()
     settings = Settings(context_tokens=8192)
-    kept, lost = (plan(one, settings, target=shape) for one in (pc, replace(pc, refused=(COARSE,))))
+    kept, lost = (make_plan(one, settings, target=shape) for one in (pc, replace(pc, refused=(COARSE,))))
     assert lost.expected_plain_tbt_ms == kept.expected_plain_tbt_ms and lost.dtype == kept.dtype
     assert lost.expected_tbt_ms > 1.05 * kept.expected_tbt_ms
-    numbers = plan(replace(pc, refused=(COARSE,)), replace(settings, weights=16), target=shape)
+    numbers = make_plan(replace(pc, refused=(COARSE,)), replace(settings, weights=16), target=shape)
     said = "kernel for drafts does not work"
     found = [any(said in note for note in one.notes) for one in (kept, lost, numbers)]
     assert found == [False, True, False]

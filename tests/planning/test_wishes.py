@@ -12,7 +12,7 @@ from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.model.store.catalogue import draft_for, find
 from core.planning import budget
 from core.planning.fitting import site_of
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from tests.support.imagined import planned
 
 
@@ -57,7 +57,7 @@ def test_draft_model_none_means_none():
     settings = Settings(context_tokens=32_768, draft_model="none")
     entry = find("LWM-Text-Chat-128K")
     assert draft_for(entry, settings.draft_model) is None
-    found = plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=entry.shape)
+    found = make_plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=entry.shape)
     assert found.draft_model is None
 
 
@@ -145,7 +145,7 @@ def test_the_gpu_with_most_free_memory_is_taken():
 def test_tiny_models_of_tests_can_be_planned():
     """A context smaller than every default (block, segment, window) must still give a whole plan."""
     shape = replace(find("SmolLM2-135M-Instruct").shape, native_context=300, longest_context=300)
-    found = plan(imagined_hardware(ram_gib=8), Settings(), target=shape)
+    found = make_plan(imagined_hardware(ram_gib=8), Settings(), target=shape)
     assert found.context_tokens == 300
     assert found.retrieval_budget <= 300
     assert found.prefill_chunk_tokens <= found.prefill_segment_tokens <= 300

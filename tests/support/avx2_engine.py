@@ -25,7 +25,7 @@ from core.hardware import cpu
 from core.hardware.probe import probe
 from core.model.gguf.folder import opened
 from core.model.shapes import ModelShape
-from core.planning.planner import plan
+from core.planning.planner import make_plan
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import MIXED, wide
 
@@ -84,7 +84,7 @@ def main(root: Path) -> None:
         settings = Settings(
             device="cpu", context_tokens=448, snapshot_quota_gb=0, threads=2, gamma=4, middle_gamma=3, kv=kv
         )
-        made = plan(probe(root), settings, target=shape, draft=shape)
+        made = make_plan(probe(root), settings, target=shape, draft=shape)
         engine = build_engine(made, settings, folder, draft_dir=draft)
         cache = engine.new_context(448).cache
         attended.clear(), multiplied.clear(), passed.clear()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from core.backend.shared.kv_rows import CODES, numbers
+from core.backend.shared.kv_rows import CODES, dequantized
 from core.backend.shared.reference_attention import defined
 
 KeptRows = Sequence[tuple[torch.Tensor, torch.Tensor]]  # of each layer: k, v [tokens, kv_heads, width]
@@ -30,7 +30,7 @@ def logits_over(reference: torch.nn.Module, newest: int, kept: KeptRows) -> tupl
         )
         q, k = (part * cos + torch.cat(part.chunk(2, -1)[::-1], -1) * sin for part in (q, k))
         steps = max(steps, *(_steps(part, row[-1]) for part, row in zip((k, v), rows, strict=True)))
-        seen = (numbers(row, head_dim, torch.float32).transpose(0, 1)[None] for row in rows)
+        seen = (dequantized(row, head_dim, torch.float32).transpose(0, 1)[None] for row in rows)
         found, _ = defined(q[None], *seen, length=len(rows[0]), causal=True)
         x = x + _times(attention.o_proj, found.flatten())
         mlp, own = layer.mlp, _normed(x, layer.post_attention_layernorm)
@@ -56,6 +56,6 @@ def _rotation(reference: torch.nn.Module, position: int) -> tuple[torch.Tensor, 
 def _steps(wanted: torch.Tensor, row: torch.Tensor) -> float:
     """How far a row of codes [kv_heads, width] is from numbers [kv_heads, head_dim], in steps of its code."""
     assert row.dtype == CODES, row.dtype
-    kept = numbers(row, wanted.shape[-1], torch.float32).double()
+    kept = dequantized(row, wanted.shape[-1], torch.float32).double()
     step = kept.abs().amax(-1, keepdim=True) / 127
     return float(((wanted - kept).abs() / step).max())

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import pytest  # noqa: E402
 
 from core import worker  # noqa: E402
-from core.assembly.cache_factory import Room  # noqa: E402
+from core.assembly.cache_factory import CacheFactory  # noqa: E402
 from core.assembly.composition import Composer  # noqa: E402
 from core.backend.cuda import pinned  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
@@ -50,7 +50,7 @@ def open_session(settings, *, hear):
 
     pinned._touched = slowly
     model = ours(oracle(), backend=FakeCuda().install(pytest.MonkeyPatch()).backend())
-    room = Room(AWAY, settings, model)
+    room = CacheFactory(AWAY, settings, model)
     engine = Engine(
         model,
         AWAY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.api.answering import Answers
+from app.api.answering import ApiAnswers
 from app.api.kept import KeptAnswers
 from app.api.key import ApiKey
 from app.api.routes import Api
@@ -29,12 +29,12 @@ def card(desk: AppServices) -> dict | None:
     return desk.cards.of(book, desk.state.until) if book else None
 
 
-def answers_of(desk: AppServices) -> Answers:
+def answers_of(desk: AppServices) -> ApiAnswers:
     """What answers other programs."""
-    return Answers(desk.engine, KeptAnswers(desk.library, desk.history, desk.store.tell))
+    return ApiAnswers(desk.engine, KeptAnswers(desk.library, desk.history, desk.store.tell))
 
 
-def api_of(desk: AppServices, folder: Path, answers: Answers | None = None) -> Api:
+def api_of(desk: AppServices, folder: Path, answers: ApiAnswers | None = None) -> Api:
     """What they are served; the key lies in the folder."""
     key = ApiKey(folder / "api.key")
     return Api(desk.engine, desk.library, desk.preferences, key=key, answers=answers or answers_of(desk))

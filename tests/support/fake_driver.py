@@ -19,8 +19,8 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
 from core.backend.cuda.triton.build import COMPILER, Variant, variants
-from core.backend.cuda.triton.driver import read as read_kernel
-from core.backend.shared.quantized import Planes
+from core.backend.cuda.triton.driver import read_kernel
+from core.backend.shared.quantized import QuantizedMatrix
 from tests.support.recording import Recording
 
 Grid = tuple[int, int, int]
@@ -264,7 +264,9 @@ def _join_splits(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequen
     whole.copy_(sums.logsumexp(0))
 
 
-def _held(bits: int, rows: int, chunks: int, pointers: Sequence[int], numbers: Sequence[int]) -> Planes:
+def _held(
+    bits: int, rows: int, chunks: int, pointers: Sequence[int], numbers: Sequence[int]
+) -> QuantizedMatrix:
     """The matrix at these addresses."""
     stepped, shifted, middle = numbers
     low, high, scale, offset, scale_steps, offset_steps = pointers
@@ -272,7 +274,7 @@ def _held(bits: int, rows: int, chunks: int, pointers: Sequence[int], numbers: S
     groups = rows, chunks * 32 // group
     factors = (rows, chunks // 8) if stepped else groups
     wide, above = (rows, chunks * 32 if bits == 8 else chunks * 16), (rows, chunks * (bits - 4) * 4)
-    return Planes(
+    return QuantizedMatrix(
         bits,
         group,
         packed(low, wide, torch.int8 if bits == 8 else torch.uint8),

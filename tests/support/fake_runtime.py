@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -23,11 +23,11 @@ from core.events import (
     Loading,
     Piece,
     Prefill,
-    Reading,
+    ReadingStep,
     RoundStats,
-    Stand,
+    SourceSpan,
     Stats,
-    Verified,
+    VerificationResult,
 )
 from core.stats import StatsRecorder
 from tests.support.at_work import at_work
@@ -88,7 +88,7 @@ class FakeRuntime:
         self.stored_as, self.stored = "", 0
         self.reading = "whole"
         self.plan: dict | None = None
-        self.asked: list[Ask] = []
+        self.asked: list[Request] = []
         self.renewed: list[object] = []
         self.forgotten: list[str] = []
         self.forgotten_books: list[str] = []
@@ -198,7 +198,7 @@ class FakeRuntime:
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
         }
 
-    def room(self, ask: Ask) -> dict:
+    def room(self, ask: Request) -> dict:
         """By words, as the card: what would be in the context for an answer."""
         if self.state not in ("ready", "busy"):
             raise UserError("The engine is not running.")
@@ -212,7 +212,7 @@ class FakeRuntime:
             "reading": self.reading,
         }
 
-    def ask(self, ask: Ask) -> Iterator[Event]:
+    def ask(self, ask: Request) -> Iterator[Event]:
         """The scripted answer. The first question about a book prefills it, the following ones only
         themselves.
         """
@@ -238,11 +238,11 @@ class FakeRuntime:
         asked_at = time.monotonic()
         for part in range(1, self.parts + 1):
             yield (
-                Reading(part, self.parts - 1, f"Part {part}", "part summary")
+                ReadingStep(part, self.parts - 1, f"Part {part}", "part summary")
                 if part < self.parts
-                else Reading(1, 1, "the whole book", "whole summary")
+                else ReadingStep(1, 1, "the whole book", "whole summary")
                 if self.parts > 1
-                else Reading(1, 1, "Whole book")
+                else ReadingStep(1, 1, "Whole book")
             )
             steps = self.prefill_steps if fresh > 24 else 1
             for step in range(1, steps + 1):
@@ -261,9 +261,9 @@ class FakeRuntime:
         text = self.summary if question is None else self.answer
         yield from self._rounds(text, replace(started, prefill_s=waited))
 
-    def _judged(self, event: Finished, ask: Ask) -> Finished:
+    def _judged(self, event: Finished, ask: Request) -> Finished:
         """A plain run at half the speed, with what it says of the answer it is compared with."""
-        verified = Verified(len(ask.compare), 1, 0, 0.1, 0.2, ((4, 10),))
+        verified = VerificationResult(len(ask.compare), 1, 0, 0.1, 0.2, ((4, 10),))
         rate, temperature = event.stats.tokens_per_s / 2, ask.params.get("temperature", 0.0)
         plain = replace(
             event.stats,
@@ -336,7 +336,7 @@ def _tokens(text: str) -> int:
     return round(len(text.split()) * 1.3)
 
 
-def _by_chapters(ask: Ask) -> Finished:
+def _by_chapters(ask: Request) -> Finished:
     """Each chapter that is asked for, told by its first words."""
     chapters = ask.book.up_to(ask.until).chapters
     first, last = ask.chapters or (1, len(chapters))
@@ -346,7 +346,7 @@ def _by_chapters(ask: Ask) -> Finished:
         begun = ask.book.text[one.start : one.start + 30].split()
         said = f"Told of {one.title}: {' '.join(begun)}."
         text += f"## {one.title}\n\n"
-        stands.append(Stand(len(text), len(text) + len(said), one.start, one.start + 30))
+        stands.append(SourceSpan(len(text), len(text) + len(said), one.start, one.start + 30))
         text += f"{said}\n\n"
     return Finished("stop", text.strip(), Stats(), sources=("Whole book",), stands=tuple(stands))
 

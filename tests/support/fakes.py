@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.ask import Params
-from core.decoding.branching import Branch
+from core.decoding.branching import AnswerBranch
 from core.decoding.decoder import Round
 from core.engine import Done
 from core.events import Acceptance, DecodingStarted, Prefill, Stats
@@ -83,7 +83,7 @@ class FakeEngine:
         self,
         context: FakeContext,
         ids: list[int],
-        branches: Sequence[Branch],
+        branches: Sequence[AnswerBranch],
         *,
         should_stop: Callable[[], bool],
     ) -> list[float] | None:

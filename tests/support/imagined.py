@@ -5,16 +5,18 @@ from __future__ import annotations
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
-from core.model.store.catalogue import draft_for, find, load
+from core.model.store.catalogue import draft_for, find, load_catalogue
 from core.planning.plan import Plan
-from core.planning.planner import plan
-from core.planning.stored_facts import NOTHING, Known
+from core.planning.planner import make_plan
+from core.planning.stored_facts import NOTHING, StoredFacts
 
-SHAPES = tuple(entry.shape for entry in load().values() if entry.role == "target" and not entry.file)
+SHAPES = tuple(
+    entry.shape for entry in load_catalogue().values() if entry.role == "target" and not entry.file
+)
 
 
 def planned(
-    hardware: Hardware, name: str, *, context: int | None, known: Known = NOTHING, **settings
+    hardware: Hardware, name: str, *, context: int | None, known: StoredFacts = NOTHING, **settings
 ) -> Plan | PlanError:
     """The plan for a catalogue model with its draft pairing, or the refusal: on the card where there is one,
     unless `device` says otherwise.
@@ -23,7 +25,7 @@ def planned(
     entry = find(name)
     draft = draft_for(entry)
     try:
-        return plan(
+        return make_plan(
             hardware,
             Settings(context_tokens=context, **settings),
             target=entry.shape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from core.cache.offloaded import OffloadedKVCache
-from core.cache.segment import Swept
+from core.cache.segment import SegmentSizes
 from core.engine import Engine
 from core.model.llama import LlamaModel
 from tests.support.tiny import engine, oracle, ours
@@ -42,7 +42,7 @@ def offloaded(
         staging_blocks=2,
         fresh_tokens=40,
         dtype=dtype,
-        swept=Swept(tokens=SEGMENT, heads=model.config.heads, step=8) if "swept" in split else None,
+        swept=SegmentSizes(tokens=SEGMENT, heads=model.config.heads, step=8) if "swept" in split else None,
     )
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.desk.values import Moving, Opening
-from app.models.progress import Fetching
-from app.store.relocation import Move
+from app.desk.values import FolderMove, ImportedFile
+from app.models.progress import Transfer
+from app.store.relocation import Relocation
 from core.hardware.gpus import imagined_hardware
 from tests.support.browsing import select
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -89,7 +89,7 @@ def before_the_first_book(begin, _folder) -> list[str]:
     page.evaluate("for (const one of document.querySelectorAll('.models details')) one.open = true")
     wrong += look(page, "models", **folded_out(page, "shelf"))
     desk.models.show(
-        Fetching("Qwen3-4B-Instruct-2507-Q4_K_M", "Downloading", 0.37, "running", "", 8.4e6, 187.0)
+        Transfer("Qwen3-4B-Instruct-2507-Q4_K_M", "Downloading", 0.37, "running", "", 8.4e6, 187.0)
     )
     page.wait_for_selector(".fetching")
     wrong += look(page, "downloading")
@@ -111,7 +111,9 @@ def before_the_first_book(begin, _folder) -> list[str]:
     page.click("[data-paste]")
     wrong += look(page, "paste")
     page.keyboard.press("Escape")
-    opening = Opening(Path("x"), "The Thursday Clock.pdf", "Reading page 212 of 480", 0.44, 12.0, behind=2)
+    opening = ImportedFile(
+        Path("x"), "The Thursday Clock.pdf", "Reading page 212 of 480", 0.44, 12.0, behind=2
+    )
     desk.store.update(opening=opening)
     desk.store.tell()
     page.wait_for_selector(".opening")
@@ -207,11 +209,11 @@ def what_is_asked_of_the_person(begin, folder) -> list[str]:
     page.fill("[data-search]", "clock")
     page.wait_for_selector(".hits")
     wrong += look(page, "search", **folded_out(page, "shelf"))
-    desk.store.update(moving=Moving(Move(folder / "old", folder / "new", 10**9, True)))
+    desk.store.update(moving=FolderMove(Relocation(folder / "old", folder / "new", 10**9, True)))
     desk.store.tell()
     page.wait_for_selector("[data-act=begin-move]")
     wrong += look(page, "move-asked")
-    desk.store.update(moving=Moving(desk.state.moving.move, 10**8, 40.0))
+    desk.store.update(moving=FolderMove(desk.state.moving.move, 10**8, 40.0))
     desk.store.tell()
     page.wait_for_selector(".moving [role=progressbar]")
     wrong += look(page, "moving")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.conversation.part_summaries import NoteStore
+from core.conversation.part_summaries import PartSummaryStore
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from tests.support.reopening import reopened
@@ -22,7 +22,7 @@ def opened(folder: Path, style: ReadingStyle) -> Session:
         TinyTokenizer(),
         style,
         allowance_bytes=1 << 30,
-        notes=NoteStore(folder / "notes"),
+        notes=PartSummaryStore(folder / "notes"),
         read_whole_s=1e6,
     )
 

@@ -7,12 +7,20 @@ from datetime import date
 from pathlib import Path
 
 from app.desk.answer_job import Snapshot
-from app.desk.search import Heard, Results
-from app.desk.shelf import Kept
-from app.desk.values import BookSearch, ContextOverflow, KeptReadings, Moving, Notice, Opening, Passage
-from app.models.catalogue import Model
-from app.models.local_files import Choosing, Looking
-from app.models.progress import Fetching
+from app.desk.search import FoundText, Results
+from app.desk.shelf import StoredReading
+from app.desk.values import (
+    BookSearch,
+    ContextOverflow,
+    FolderMove,
+    ImportedFile,
+    Notice,
+    ReadingsUsage,
+    ShownPassage,
+)
+from app.models.catalogue import ListedModel
+from app.models.local_files import FileInspection, FolderChoice
+from app.models.progress import Transfer
 from app.render.export import as_html
 from app.render.markdown import Citation
 from app.render.templating import render
@@ -20,22 +28,22 @@ from app.store.history import Conversation
 from app.store.library import BookEntry
 from app.store.notebook import Bookmark
 from app.store.preferences import Preferences
-from app.store.relocation import Move
-from app.store.turns import Turn
+from app.store.relocation import Relocation
+from app.store.turns import StoredTurn
 from app.web import models, regions
 from app.web.chapters import told_html, tree_html
-from app.web.citations import Cited, Found
+from app.web.citations import CitedAnswer, CitedPlace
 from app.web.composer import crowded_html, instructions_html, meter_html
 from app.web.library import hits_html, library_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
 from app.web.streaming_text import LiveText
-from core.ask import Ask
+from core.ask import Request
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.documents.finding import Finder
-from core.events import Loading, Piece, Prefill, Reading, Stats
+from core.events import Loading, Piece, Prefill, ReadingStep, Stats
 from core.model.store import discovery
 
 BAD = "\"'><script>alert(1)</script>"
@@ -63,38 +71,38 @@ ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 
 
-OPENING = Opening(Path("x"), BAD, BAD)
+OPENING = ImportedFile(Path("x"), BAD, BAD)
 
 
-HEARD = (Heard("question", BAD, BAD, BAD, BAD, talk=BAD), Heard("note", BAD, BAD, BAD, BAD))
+HEARD = (FoundText("question", BAD, BAD, BAD, BAD, talk=BAD), FoundText("note", BAD, BAD, BAD, BAD))
 
 
-ELSEWHERE = tuple(discovery.Found(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
+ELSEWHERE = tuple(discovery.FoundModel(Path(BAD), BAD, BAD, 1, why) for why in ("", BAD))
 
 
 STATES = ("failed", "running", "copying")
 
 
-CHOOSING = Choosing(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,), dialog=True)
+CHOOSING = FolderChoice(BAD, BAD, ((BAD, BAD),), ((BAD, BAD, 1),), error=BAD, named=(BAD,), dialog=True)
 
 
 MODELS = (
-    Model(BAD, BAD, BAD, False, True, 1, True, path=BAD),
-    Model(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
-    Model(BAD, BAD, BAD, False, True, 1, False, reason=BAD, would_fit_with=BAD),
+    ListedModel(BAD, BAD, BAD, False, True, 1, True, path=BAD),
+    ListedModel(BAD, BAD, BAD, False, True, 1, False, times=BAD, recommended=True, disk_bytes=1),
+    ListedModel(BAD, BAD, BAD, False, True, 1, False, reason=BAD, would_fit_with=BAD),
 )
 
 
 PLAN = {"device": BAD, "dtype": BAD, "notes": [BAD], "budget": [{"name": BAD, "bytes": 1, "place": BAD}]}
 
 
-ASKED = Turn(0, "user", BAD, "finished", {"instructions": BAD, "since": 1, "told": BAD})
+ASKED = StoredTurn(0, "user", BAD, "finished", {"instructions": BAD, "since": 1, "told": BAD})
 
 
 ROOM = {"text": 9, "turns": [9], "question": 1, "answer": 1, "context": 20, "reading": "whole"}
 
 
-ANSWER = Turn(
+ANSWER = StoredTurn(
     1,
     "assistant",
     BAD,
@@ -114,7 +122,7 @@ ANSWER = Turn(
 WRITING = Snapshot("streaming", pieces=(Piece(f"**{BAD}**\n\n1. {BAD}", BAD),), parts=((BAD, BAD),))
 
 
-LOADED = Snapshot("loading", loading=Loading(BAD), reading=Reading(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
+LOADED = Snapshot("loading", loading=Loading(BAD), reading=ReadingStep(1, 2, BAD), prefill=Prefill(1, 2, 1.0))
 
 
 MARK = Bookmark(0, 5, BAD, BAD)
@@ -130,7 +138,9 @@ def every_region() -> list[str]:
     talks = [Conversation(BAD, BAD, BAD, 0.0)]
     signs = [Citation(9, 9, 1, 2, BAD, kind, BAD) for kind in ("quoted", "agrees", "nothing")]
     quotes = (Citation(0, 4, 1, 2, BAD), Citation(5, 9, None), Citation(9, 9, None, kind="nothing"))
-    cited = Cited((*quotes, *signs), (Found("quoted", BAD, BAD, 1, 2), Found("agrees", BAD, BAD, 1, 2)), 3, 2)
+    cited = CitedAnswer(
+        (*quotes, *signs), (CitedPlace("quoted", BAD, BAD, 1, 2), CitedPlace("agrees", BAD, BAD, 1, 2)), 3, 2
+    )
     return [
         regions.header_html(BAD, model=BAD, device=BAD, loading=None),
         regions.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
@@ -138,7 +148,7 @@ def every_region() -> list[str]:
         library_html(
             [ENTRY],
             covered=frozenset(),
-            kept={ENTRY.id: Kept(1, True)},
+            kept={ENTRY.id: StoredReading(1, True)},
             today=date(2026, 1, 1),
             current=ENTRY.id,
             talks=talks,
@@ -150,15 +160,17 @@ def every_region() -> list[str]:
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         regions.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
-        crowded_html(ContextOverflow(Ask(BAD), 1, 2, ROOM, True)),
+        crowded_html(ContextOverflow(Request(BAD), 1, 2, ROOM, True)),
         regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
-        as_html(BOOK, BAD, [Turn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
+        as_html(BOOK, BAD, [StoredTurn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
         regions.notice_html(Notice(BAD, BAD, (BAD,))),
-        regions.offer_html(Opening(Path("x"), BAD, offer=BAD)),
-        "".join(regions.moving_html(Moving(Move(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)),
+        regions.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
+        "".join(
+            regions.moving_html(FolderMove(Relocation(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)
+        ),
         regions.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
-        regions.locked_html(Opening(Path("x"), BAD, locked=True)),
+        regions.locked_html(ImportedFile(Path("x"), BAD, locked=True)),
         regions.turn_html(ASKED),
         regions.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
         regions.turn_html(ANSWER, cited, last=True),
@@ -166,25 +178,25 @@ def every_region() -> list[str]:
         regions.parts_html(WRITING.parts),
         regions.progress_html(LOADED),
         regions.progress_html(Snapshot("loading", loading=Loading(BAD))),
-        regions.spoken("", OPENING),
+        regions.spoken_status("", OPENING),
         models.models_html(MODELS, current=BAD),
         models.models_html(MODELS, current="", fetching=True),
         models.models_html(MODELS, current=""),
         models.model_offer_html(MODELS[0]),
         models.model_files_html(CHOOSING),
-        models.model_files_html(Choosing(found=ELSEWHERE, named=(BAD,))),
+        models.model_files_html(FolderChoice(found=ELSEWHERE, named=(BAD,))),
         models.model_files_html(replace(CHOOSING, moving=BAD)),
         models.model_files_html(replace(CHOOSING, dropped=(BAD, 1))),
-        models.model_files_html(Choosing(searching_s=15.0, named=(BAD,))),
-        models.looking_html(Looking(BAD, 20.0)),
-        *(models.fetching_html(Fetching(BAD, BAD, 0.5, state, BAD)) for state in STATES),
+        models.model_files_html(FolderChoice(searching_s=15.0, named=(BAD,))),
+        models.looking_html(FileInspection(BAD, 20.0)),
+        *(models.fetching_html(Transfer(BAD, BAD, 0.5, state, BAD)) for state in STATES),
         panel_html(PLOTTED, live=True),
         plan_html(PLAN, model=BAD),
-        reader_html(BOOK, Passage(3, 4)),
+        reader_html(BOOK, ShownPassage(3, 4)),
         found_html(BOOK, BookSearch(BAD, True, Finder(BOOK.text).find(BAD, exact=True))),
-        tree_html(BOOK, {}, Passage(), words=[3], ticked=(1,), told=(1,)),
-        tree_html(BOOK, {}, Passage(), words=[3], ticked=(), told=(1,)),
-        told_html(BOOK, Passage(), {1: BAD}),
+        tree_html(BOOK, {}, ShownPassage(), words=[3], ticked=(1,), told=(1,)),
+        tree_html(BOOK, {}, ShownPassage(), words=[3], ticked=(), told=(1,)),
+        told_html(BOOK, ShownPassage(), {1: BAD}),
         marks_html(BOOK, (MARK,)),
     ]
 
@@ -192,6 +204,6 @@ def every_region() -> list[str]:
 def _settings() -> tuple[str, ...]:
     """The drawer, a value with the attack in each group and above them."""
     values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
-    kept = KeptReadings(9, 10, ((BAD, 9),))
+    kept = ReadingsUsage(9, 10, ((BAD, 9),))
     given = Preferences(replace(Settings(), **values))
     return settings_html(given.settings, given.origins, [BAD], kept)

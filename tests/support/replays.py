@@ -13,7 +13,7 @@ from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.engine import Engine
-from core.model.cuda_graphs import ShortPasses
+from core.model.cuda_graphs import GraphedForward
 from core.model.llama import LlamaModel
 from core.model.loader import PartialHead
 from tests.support.engine_runs import PROMPT
@@ -66,10 +66,10 @@ class Middle:
     ) -> None:
         self.model = ours(oracle(family, kv_heads=kv_heads, **more), backend=backend)
         self.cache = retrieval(self.model, full(self.model))
-        self.passes: LlamaModel | ShortPasses = self.model
+        self.passes: LlamaModel | GraphedForward = self.model
         if graphs:
             self.cache.advance(40)
-            self.passes = ShortPasses(self.model, self.cache, ROWS, only_faster=False)
+            self.passes = GraphedForward(self.model, self.cache, ROWS, only_faster=False)
         self.begin()
 
     def begin(self) -> None:
@@ -116,10 +116,10 @@ class Level0:
             backend.linear(self.model.embedding[ids]), ids.to(backend.device), VOCAB
         )
         self.cache = streaming(self.model)
-        self.passes: LlamaModel | ShortPasses = self.model
+        self.passes: LlamaModel | GraphedForward = self.model
         if graphs:
             self.cache.advance(12)
-            self.passes = ShortPasses(self.model, self.cache, ROWS, only_faster=False)
+            self.passes = GraphedForward(self.model, self.cache, ROWS, only_faster=False)
         self.begin()
 
     def begin(self) -> None:

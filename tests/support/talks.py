@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.ask import Ask, Exchange
+from core.ask import HistoryTurn, Request
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
@@ -49,7 +49,7 @@ def ask(session: Session, document: Document | None, question: str | None, **opt
     should_stop = options.pop("should_stop", lambda: False)
     return list(
         session.ask(
-            Ask(question, document, options.pop("conversation", "c"), **options), should_stop=should_stop
+            Request(question, document, options.pop("conversation", "c"), **options), should_stop=should_stop
         )
     )
 
@@ -59,8 +59,8 @@ def finished(events: list) -> Finished:
     return events[-1]
 
 
-def turns(question: str, done: Finished) -> tuple[Exchange, ...]:
-    return (Exchange(question, done.text, done.token_ids),)
+def turns(question: str, done: Finished) -> tuple[HistoryTurn, ...]:
+    return (HistoryTurn(question, done.text, done.token_ids),)
 
 
 def reply_by_prompt(ids, params):

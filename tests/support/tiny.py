@@ -18,7 +18,7 @@ from core.cache.full import FullKVCache
 from core.engine import Engine
 from core.model.config import from_source
 from core.model.llama import LlamaModel
-from core.model.loader import build
+from core.model.loader import build_model
 from core.selftest.random_model import SMALL_PLAN
 
 VOCAB = 97
@@ -105,7 +105,7 @@ def ours(
     backend: Backend | None = None,
 ) -> LlamaModel:
     """The same model in the runtime, on the CPU unless another backend is given."""
-    return build(
+    return build_model(
         from_source(model.config.to_dict(), name="tiny", eos=eos),
         Named(model),
         backend or CpuBackend(dtype),

@@ -14,8 +14,8 @@ from core.paths import ROOT
 
 FAILED = "#turns .failed, .engine-failed, .notice-error"
 START = (
-    "import json, sys; from app.server.main import run; from core.config import load_settings\n"
-    "sys.exit(run(load_settings(None, json.loads(sys.argv[1])), False))"
+    "import json, sys; from app.server.main import run_app; from core.config import load_settings\n"
+    "sys.exit(run_app(load_settings(None, json.loads(sys.argv[1])), False))"
 )
 # the engine's process rests once while it reads, until it is stopped
 RESTING = (

@@ -58,7 +58,7 @@ def test_a_model_that_always_thinks_is_given_an_empty_thought(tmp_path, opens):
 
 
 def test_every_chat_model_of_the_catalogue_has_a_template_here_or_a_form_that_is_written_out():
-    targets = [entry for entry in catalogue.load().values() if entry.role == "target"]
+    targets = [entry for entry in catalogue.load_catalogue().values() if entry.role == "target"]
     written_out = {entry.name for entry in targets if entry.vocabulary == "llama2"}
     assert all(name.startswith(("LWM-", "Yarn-")) for name in written_out)
     assert {traits(entry) for entry in targets if entry.name not in written_out} == set(FAMILIES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.conversation.part_summaries import settled
+from core.conversation.part_summaries import tidied
 from core.events import Piece
 from core.text.levelled import LevelledText
 
@@ -36,7 +36,7 @@ def test_a_summary_made_fit_to_be_read_keeps_the_levels_of_what_stays():
     """Announcement, bullets and the broken-off end go, among them words that stand in what stays, too."""
     said = "Here is it: the bell:\n\n- **the bell** rang\n- Mara rowed.\n- And so"
     raw = LevelledText(said, tuple(f"{at}" for at in range(len(said))))
-    found = settled(raw, "Summarise")
+    found = tidied(raw, "Summarise")
     assert found.text == "the bell rang. Mara rowed."
     assert all(
         said[int(level)] == char for char, level in zip(found.text, found.levels, strict=True) if level

@@ -9,9 +9,9 @@ import pickle
 import pytest
 
 from core.errors import UserError
-from core.events import Failed, Finished, Loading, Reading, Stats
-from core.text.packing import from_json, from_text, to_json, to_text
-from core.text.words import Message, duration, in_language, listed, sentences, size, told
+from core.events import Failed, Finished, Loading, ReadingStep, Stats
+from core.text.packing import from_json, from_text, to_json_text, to_text
+from core.text.words import Message, duration, in_language, joined_sentences, listed_texts, localized, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 from core.wire import from_line, pack, to_line, unpack
@@ -23,7 +23,7 @@ CHINESE = "引擎未运行。先前的回答会保留。"
 
 def here(code: str, text: str) -> str:
     with in_language(code):
-        return str(told(text))
+        return str(localized(text))
 
 
 def by_the_pipe(message: Message) -> str:
@@ -34,7 +34,7 @@ def by_the_pipe(message: Message) -> str:
 WAYS = {
     "an error": lambda one: str(UserError(one)),
     "the pipe": by_the_pipe,
-    "a file": lambda one: from_json(to_json({"notes": [one]}))["notes"][0],
+    "a file": lambda one: from_json(to_json_text({"notes": [one]}))["notes"][0],
     "a title": lambda one: from_text(to_text(one)),
     "a copy": copy.deepcopy,
     "a process": lambda one: pickle.loads(pickle.dumps(one)),
@@ -51,7 +51,7 @@ def test_every_event_keeps_what_it_says():
     label = _("Chapter {first}").format(first="IV")
     events = (
         Loading(_("Loading the model"), 0.5),
-        Reading(1, 2, label),
+        ReadingStep(1, 2, label),
         Finished("stop", "x", Stats(), sources=(label,), notes=(KEPT,), plan={"notes": (KEPT,)}),
     )
     loading, reading, done = (unpack(from_line(to_line(pack(one)))) for one in events)
@@ -64,18 +64,20 @@ def test_every_event_keeps_what_it_says():
 def test_a_value_is_never_read_as_an_entry(value: str):
     """A book may be called anything."""
     said = _("“{title}” was deleted here in the meantime.").format(title=value)
-    assert value in said and value in told(from_json(to_json(said)))
+    assert value in said and value in localized(from_json(to_json_text(said)))
     inside = _("{reason} The earlier answer is kept.").format(reason=value)
     assert here("de", from_text(to_text(inside))) == f"{value} Die frühere Antwort bleibt."
 
 
 def test_counts_quantities_and_rows_of_messages_are_of_the_language_that_looks():
     counted = _n("{count} word", "{count} words", 1200).format(count=f"{1200:,}")
-    assert (counted, here("de", from_json(to_json(counted)))) == ("1,200 words", "1.200 Wörter")
+    assert (counted, here("de", from_json(to_json_text(counted)))) == ("1,200 words", "1.200 Wörter")
     assert here("de", _n("{count} word", "{count} words", 1).format(count=1)) == "1 Wort"
-    row = from_json(to_json(listed((size(9.1e9), duration(5400)))))
+    row = from_json(to_json_text(listed_texts((size(9.1e9), duration(5400)))))
     assert (row, here("de", row), here("zh", row)) == ("9.1 GB, 1.5 h", "9,1 GB, 1,5 h", "9.1 GB, 1.5 小时")
-    assert here("zh", sentences(KEPT, KEPT)) == CHINESE * 2, "a full stop of Chinese brings its own space"
+    assert here("zh", joined_sentences(KEPT, KEPT)) == CHINESE * 2, (
+        "a full stop of Chinese brings its own space"
+    )
 
 
 def test_what_is_made_for_a_page_is_no_less_a_message():
@@ -84,7 +86,7 @@ def test_what_is_made_for_a_page_is_no_less_a_message():
         made = _("{reason} The earlier answer is kept.").format(reason=_("The engine is not running."))
         big = size(9.1e9)
     assert (made, big) == (GERMAN, "9,1 GB")
-    assert (told(made), told(big), here("zh", made)) == (str(KEPT), "9.1 GB", CHINESE)
+    assert (localized(made), localized(big), here("zh", made)) == (str(KEPT), "9.1 GB", CHINESE)
 
 
 def test_json_for_programs_is_english_text():

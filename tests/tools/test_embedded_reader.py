@@ -19,11 +19,11 @@ from core.model.config import load_config
 from core.model.gguf.dequantize import planes
 from core.model.gguf.quantize_blocks import q8_0
 from core.model.loader import weights_in
-from core.text.prompt import build
+from core.text.prompt import build_prompt
 from core.text.tokenizer import Tokenizer
 from tests.support.tiny_target import tiny_target
 from tools.embedded_reader import instructions, lessons, packing
-from tools.embedded_reader.abstracts import abstracts, assigned, passages, stands_alone
+from tools.embedded_reader.abstracts import abstracts, assigned, paragraph_passages, stands_alone
 from tools.embedded_reader.lessons import Branch, Lesson
 from tools.embedded_reader.network import Packed
 from tools.embedded_reader.packing import Packer
@@ -157,7 +157,7 @@ def test_a_branch_is_read_as_if_the_others_were_not_there(target_dir: Path, pack
     frame, want = tokenizer.frame(STYLE.system), 0.0
     for branch in TWO.branches:
         head, asked = tokenizer.encode(TWO.text + "\n\n"), tokenizer.encode(branch.asked)
-        prompt = build(frame, head, (), asked, room=512).ids
+        prompt = build_prompt(frame, head, (), asked, room=512).ids
         ids = torch.tensor([[*prompt, *tokenizer.encode(branch.answer), frame.bridge[0]]])
         logits = oracle(ids).logits[0, len(prompt) - 1 : -1]
         want += float(F.cross_entropy(logits, ids[0, len(prompt) :], reduction="sum"))
@@ -206,7 +206,7 @@ def test_gradients_by_hand_are_those_of_autograd(target_dir: Path, packer: Packe
 
 def test_a_fifth_of_the_questions_is_foreign(data: Path):
     """And they are refused in the words of the style; half of them come from the same story."""
-    tales = lessons.load(data / "fairytaleqa-train.jsonl")
+    tales = lessons.load_lessons(data / "fairytaleqa-train.jsonl")
     kinds = [
         branch
         for turn in range(200)
@@ -265,7 +265,7 @@ def test_an_abstract_stands_alone(text: str, stands: bool):
 def test_passages_keep_every_paragraph():
     """Nothing of a story is left out, nothing twice."""
     parts = [f"Paragraph {n} " + "word " * (n * 7 % 50) for n in range(40)]
-    assert "\n\n".join(passages(parts, 90)) == "\n\n".join(parts)
+    assert "\n\n".join(paragraph_passages(parts, 90)) == "\n\n".join(parts)
 
 
 def test_every_kind_gets_its_share(data: Path, packer: Packer):
@@ -320,7 +320,10 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(target_dir: Path, data: Path, tm
 def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
     start = taught / "adapter.safetensors"
     little = replace(SHORT, learning_rate=1e-9)
-    again, held = lora.load(run(target_dir, data, tmp_path, little, start=start)), lora.load(start)
+    again, held = (
+        lora.load_factors(run(target_dir, data, tmp_path, little, start=start)),
+        lora.load_factors(start),
+    )
     for name, (down, up) in held.items():
         assert torch.allclose(
             again[name][1] @ again[name][0], up @ down, atol=0.01 * float((up @ down).abs().max())
@@ -367,8 +370,8 @@ def test_what_is_written_is_what_was_learned(taught: Path, target_dir: Path, pac
             factor.copy_(value)
     want, before = _loss(learned, packer.packed(TWO)), _loss(_network(target_dir), packer.packed(TWO))
     shipped = _network(target_dir)
-    for name, (down, up) in lora.load(taught / "adapter.safetensors").items():
-        merged = lora.merged(shipped.base[name], down, up)
+    for name, (down, up) in lora.load_factors(taught / "adapter.safetensors").items():
+        merged = lora.merged_weight(shipped.base[name], down, up)
         fused, rows = shipped._rows[name]
         with torch.no_grad():
             fused[rows] = planes(q8_0(merged), "Q8_0", tuple(merged.shape)).decoded()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.errors import UserError
-from tools.embedded_reader.interpolate import between
+from tools.embedded_reader.interpolate import mean_adapter
 
 
 def factors(seed: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,13 +20,13 @@ def test_it_changes_by_the_mean_of_both():
     """
     down, up = factors(0, 4)
     shared = {"a": (down, up)}, {"a": (down, factors(1, 4)[1])}
-    mean, lost = between(*shared)
+    mean, lost = mean_adapter(*shared)
     wanted = sum(held["a"][1] @ held["a"][0] for held in shared) / 2
     assert [part.shape for part in mean["a"]] == [(4, 40), (30, 4)] and lost < 1e-9
     assert torch.allclose(mean["a"][1] @ mean["a"][0], wanted, atol=1e-4)
 
     apart = {"a": factors(0, 4)}, {"a": factors(2, 4)}
-    mean, lost = between(*apart)
+    mean, lost = mean_adapter(*apart)
     wanted = sum(held["a"][1] @ held["a"][0] for held in apart) / 2
     left = (mean["a"][1] @ mean["a"][0] - wanted).square().sum() / wanted.square().sum()
     rest = torch.linalg.svdvals(wanted)[4:].square().sum() / wanted.square().sum()
@@ -35,4 +35,4 @@ def test_it_changes_by_the_mean_of_both():
 
 def test_adapters_of_two_models_have_none_between_them():
     with pytest.raises(UserError, match="different matrices"):
-        between({"a": factors(0, 4)}, {"b": factors(0, 4)})
+        mean_adapter({"a": factors(0, 4)}, {"b": factors(0, 4)})

@@ -7,7 +7,16 @@ import json
 import pytest
 
 from core.paths import ROOT
-from tools.embedded_reader.verifier import Asked, judged, learned, load, right, save, thresholds, verifier
+from tools.embedded_reader.verifier import (
+    AskedQuestion,
+    is_right,
+    judged_by_folds,
+    learned,
+    load_table,
+    save_table,
+    thresholds,
+    verifier,
+)
 
 TABLE = ROOT / "tools" / "embedded_reader" / "verifier-table.json.gz"
 SHIPPED = ROOT / "assets" / "models" / "smollm2-135m-reader" / "verifier.json"
@@ -16,7 +25,7 @@ SHIPPED = ROOT / "assets" / "models" / "smollm2-135m-reader" / "verifier.json"
 def test_learning_it_anew_gives_what_is_shipped():
     """Float64 and Newton's method: another machine's last bits do not reach the sixth place."""
     held = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    found = verifier(load(TABLE))
+    found = verifier(load_table(TABLE))
     assert list(found["weights"]) == list(held["weights"])
     assert list(found["weights"].values()) == pytest.approx(list(held["weights"].values()), abs=2e-6)
     assert (found["bias"], found["given"], found["marked"]) == pytest.approx(
@@ -26,8 +35,8 @@ def test_learning_it_anew_gives_what_is_shipped():
 
 def test_questions_that_were_left_out_are_judged_as_the_log_says():
     """A verifier that is worse than the one that was measured must not be shipped by accident."""
-    asked = load(TABLE)
-    found = judged(asked)
+    asked = load_table(TABLE)
+    found = judged_by_folds(asked)
     given, marked = thresholds(found)
     answered = [hit for score, hit in found if score >= given]
     sure = [hit for score, hit in found if score >= marked]
@@ -38,10 +47,10 @@ def test_questions_that_were_left_out_are_judged_as_the_log_says():
 
 def test_what_tells_right_from_wrong_is_learned_and_every_question_weighs_the_same():
     """One question with many wrong candidates must not drown the others."""
-    plain = [Asked("b", str(at), (((1.0, 0.5), True), ((0.0, 0.5), False))) for at in range(20)]
+    plain = [AskedQuestion("b", str(at), (((1.0, 0.5), True), ((0.0, 0.5), False))) for at in range(20)]
     _bias, weights = learned(plain)
     assert weights[0] > 1 and abs(weights[1]) < 1e-6
-    crowded = Asked("b", "x", tuple(((1.0, 0.5), False) for _ in range(200)))
+    crowded = AskedQuestion("b", "x", tuple(((1.0, 0.5), False) for _ in range(200)))
     assert learned([*plain, crowded])[1][0] > 0.5
 
 
@@ -54,9 +63,9 @@ def test_thresholds_let_as_many_wrong_ones_through_as_they_may():
 
 
 def test_a_table_is_what_was_saved(tmp_path):
-    asked = [Asked("b", "q", (((1.0, -0.25), True),)), Asked("b", "none", ())]
-    save(tmp_path / "t.gz", asked)
-    assert load(tmp_path / "t.gz") == asked
+    asked = [AskedQuestion("b", "q", (((1.0, -0.25), True),)), AskedQuestion("b", "none", ())]
+    save_table(tmp_path / "t.gz", asked)
+    assert load_table(tmp_path / "t.gz") == asked
 
 
 @pytest.mark.parametrize(
@@ -68,5 +77,5 @@ def test_a_table_is_what_was_saved(tmp_path):
     ],
 )
 def test_right_is_what_has_all_keywords(said, keywords, hit):
-    assert right(said, keywords) is hit
-    assert not right(said, None)
+    assert is_right(said, keywords) is hit
+    assert not is_right(said, None)

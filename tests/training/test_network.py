@@ -8,7 +8,7 @@ import torch
 from core.backend.cpu.backend import CpuBackend
 from core.cache.streaming import StreamingKVCache
 from core.model.config import from_source
-from core.model.loader import build
+from core.model.loader import build_model
 from core.training.network import DraftNetwork
 from tests.support.tiny import VOCAB, Named, oracle
 
@@ -22,7 +22,7 @@ def test_training_sees_what_decoding_sees(family: str, sinks: int, window: int, 
     model = oracle(family, tied=True)
     config, weights = from_source(model.config.to_dict(), name="tiny", eos=None), model.state_dict()
     backend = CpuBackend(torch.float32)
-    runtime = build(config, Named(model), backend, positions=64)
+    runtime = build_model(config, Named(model), backend, positions=64)
     table = weights["model.embed_tokens.weight"]
     network = DraftNetwork(config, layers=2, embedding=table, head=table, sinks=sinks, window=window)
     network.load_state_dict({name: weights[f"model.{name}"] for name in network.state_dict()})

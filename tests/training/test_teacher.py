@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from core.model.config import load_config
-from core.training.prompts import Prompt
-from core.training.shards import LAW_TEMPERATURES, Laws
+from core.training.prompts import TrainingPrompt
+from core.training.shards import LAW_TEMPERATURES, TargetProbs
 from core.training.teacher import Teacher
 from tests.support.tiny import VOCAB, oracle
 
@@ -23,7 +23,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def laws(folder: Path, prompts: list[Prompt], head: list[int], *, new_tokens: int = 24) -> Laws:
+def laws(
+    folder: Path, prompts: list[TrainingPrompt], head: list[int], *, new_tokens: int = 24
+) -> TargetProbs:
     teacher = Teacher(
         folder, head, eos_ids=load_config(folder).eos_ids, device=torch.device("cpu"), dtype=torch.float32
     )
@@ -39,7 +41,9 @@ def reference(ids: torch.Tensor) -> torch.Tensor:
 def test_the_stored_laws_are_the_targets(folder: Path):
     """Row by row what one pass over the text says, within the head's vocabulary, at every temperature."""
     head = list(range(0, VOCAB, 1))[:80]
-    stored = laws(folder, [Prompt((1, 2, 3, 4), 1.0, 1.0), Prompt((9, 8, 70, 6), 0.6, 1.1)], head)
+    stored = laws(
+        folder, [TrainingPrompt((1, 2, 3, 4), 1.0, 1.0), TrainingPrompt((9, 8, 70, 6), 0.6, 1.1)], head
+    )
     assert stored.ids.shape == (2, 28)
     for row in range(2):
         logits = reference(stored.ids[row])[:, head]
@@ -53,7 +57,7 @@ def test_the_stored_laws_are_the_targets(folder: Path):
 
 def test_greedy_rows_take_the_likeliest_token(folder: Path):
     """A cache that is written in the wrong place shows here."""
-    stored = laws(folder, [Prompt((1, 2, 3, 4), 0.0, 1.0)], list(range(VOCAB)))
+    stored = laws(folder, [TrainingPrompt((1, 2, 3, 4), 0.0, 1.0)], list(range(VOCAB)))
     ids = stored.ids[0].long()
     wanted = reference(ids)
     wanted[:, EOS] = -torch.inf  # a bare text has no end
@@ -62,7 +66,9 @@ def test_greedy_rows_take_the_likeliest_token(folder: Path):
 
 def test_when_an_answer_ends_the_user_goes_on(folder: Path):
     """The follow-up is fed as it stands, and the answer after it is the target's again."""
-    prompts = [Prompt((number, 2, 3, 4), 1.0, 1.0, ((50, 51, 52), (60, 61))) for number in range(10, 26)]
+    prompts = [
+        TrainingPrompt((number, 2, 3, 4), 1.0, 1.0, ((50, 51, 52), (60, 61))) for number in range(10, 26)
+    ]
     stored = laws(folder, prompts, list(range(VOCAB)), new_tokens=60)
     rows = [row.tolist() for row in stored.ids]
     assert all(EOS not in row[4:] for row in rows)  # the frame's own end takes its place

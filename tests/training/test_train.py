@@ -18,10 +18,10 @@ from core.conversation.reading import ReadingStyle
 from core.errors import UserError
 from core.model.loader import load_draft, load_model
 from core.training.recipe import Recipe
-from core.training.train import Site, train
+from core.training.train import TrainingDevice, train
 from tests.support.tiny_target import tiny_target
 
-SITE = Site(torch.device("cpu"), torch.float32)
+SITE = TrainingDevice(torch.device("cpu"), torch.float32)
 STYLE = ReadingStyle(part_prompts=("What happens?",), answer_prompt="{question}", repetition_penalty=1.1)
 RECIPE = Recipe(
     target="tiny",

@@ -8,12 +8,12 @@ import pytest
 
 from core.config import Settings
 from core.planning.costs import expected_tokens
-from core.tuning.choice import Measured, Selection, candidates, choose, level_zero
+from core.tuning.choice import MeasuredPasses, Selection, candidates, choose_tuning, level_zero
 from tests.support.tiny import PLAN
 
 FLAT = ((1, 100.0), (33, 100.0))  # milliseconds of a pass, however many rows
 SMALL, LARGE = Selection(256, 8), Selection(1024, 8)
-MEASURED = Measured(
+MEASURED = MeasuredPasses(
     FLAT, {256: ((1, 10.0), (9, 90.0)), 1024: ((1, 30.0), (9, 110.0))}, 0.0, {SMALL: 0.8, LARGE: 0.8}, 0.2
 )
 
@@ -22,7 +22,7 @@ def test_equal_acceptance_goes_to_the_cheaper_cache():
     """Rows that add 10 ms each do not pay at q = .2, so one is drafted at a time; E(.2, 1) = 1.2 tokens for
     20 ms.
     """
-    choice = choose(MEASURED, Settings())
+    choice = choose_tuning(MEASURED, Settings())
     assert choice.selection == SMALL and choice.lengths.middle_gamma == 1
     g = choice.lengths.gamma
     assert choice.lengths.tbt_s == pytest.approx((0.1 + g * 0.020 / 1.2) / expected_tokens(0.8, g))
@@ -32,14 +32,16 @@ def test_more_acceptance_pays_for_a_dearer_cache():
     """Not the acceptance alone decides, nor the pass alone."""
 
     def chosen(acceptance: float) -> Selection:
-        return choose(replace(MEASURED, acceptance={SMALL: 0.8, LARGE: acceptance}), Settings()).selection
+        return choose_tuning(
+            replace(MEASURED, acceptance={SMALL: 0.8, LARGE: acceptance}), Settings()
+        ).selection
 
     assert (chosen(0.82), chosen(0.97)) == (SMALL, LARGE)
 
 
 def test_what_the_user_set_stays():
     """Lengths and selections are not tried against the user's will."""
-    lengths = choose(MEASURED, Settings(gamma=3, middle_gamma=2)).lengths
+    lengths = choose_tuning(MEASURED, Settings(gamma=3, middle_gamma=2)).lengths
     assert (lengths.gamma, lengths.middle_gamma) == (3, 2)
     plan = replace(PLAN, retrieval_budget=512, context_tokens=8192)
     assert {one.budget for one in candidates(plan, Settings(retrieval_budget=512))} == {512}

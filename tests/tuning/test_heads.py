@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.cache.query_recorder import Head
+from core.cache.query_recorder import AttentionHead
 from core.conversation.reading import ReadingStyle
 from core.hardware.measured import Measurements
 from core.model.store import catalogue
@@ -72,7 +72,7 @@ def test_the_head_that_looks_is_found(head: int):
         engine(ours(model(head))), Words(), STYLE, TEXT, sections=SECTIONS, section_tokens=TOKENS
     )
     assert found.questions == 4 * SECTIONS
-    assert found.heads[0] == Head(0, head)
+    assert found.heads[0] == AttentionHead(0, head)
     assert found.right[0] >= 0.75 * found.questions
     assert len(found.heads) == 1, "random heads are no better than chance"
 
@@ -85,10 +85,20 @@ def test_random_heads_are_not_kept_nor_those_of_a_text_that_is_too_short():
 
 
 def test_a_handful_near_the_best_is_kept():
-    heads = [Head(0, at) for at in range(8)]
+    heads = [AttentionHead(0, at) for at in range(8)]
     found = _chosen(heads, [51, 56, 20, 53, 41, 52, 55, 54], 56)
-    assert found.heads == (Head(0, 1), Head(0, 6), Head(0, 7), Head(0, 3), Head(0, 5))
-    assert _chosen(heads, [50, 56, 20, 43, 41, 52, 51, 45], 56).heads == (Head(0, 1), Head(0, 5), Head(0, 6))
+    assert found.heads == (
+        AttentionHead(0, 1),
+        AttentionHead(0, 6),
+        AttentionHead(0, 7),
+        AttentionHead(0, 3),
+        AttentionHead(0, 5),
+    )
+    assert _chosen(heads, [50, 56, 20, 43, 41, 52, 51, 45], 56).heads == (
+        AttentionHead(0, 1),
+        AttentionHead(0, 5),
+        AttentionHead(0, 6),
+    )
     assert _chosen(heads[:3], [20, 27, 1], 56).heads == ()
 
 

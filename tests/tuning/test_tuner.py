@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.speed.tune import tables
+from benchmarks.speed.tune import tuning_tables
 from core.ask import Params
-from core.assembly.engines import Bench
-from core.backend.base import Memory
+from core.assembly.engines import TuningBench
+from core.backend.base import DeviceMemory
 from core.cache.base import TargetKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
@@ -23,7 +23,7 @@ from core.model.llama import LlamaModel
 from core.planning import stored_facts
 from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
-from core.tuning.run_tuning import report_text, stored, to_json
+from core.tuning.run_tuning import report_text, stored, tuning_json
 from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, RACE_TURNS, Outcome, Tuner
 from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours
 from tests.support.tuned_record import RECORD
@@ -104,7 +104,7 @@ def tuned(
             stages.append(stage)
 
     return Tuner(
-        Bench(engine_of),
+        TuningBench(engine_of),
         plan,
         settings or Settings(),
         WARM,
@@ -135,7 +135,7 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
     assert done.file is not None and [one.gamma for one in stored_facts.read_tuned(tmp_path)] == [
         outcome.tuned.gamma
     ]
-    assert "faster and are kept" in report_text(done) and to_json(done)["kept"] is True
+    assert "faster and are kept" in report_text(done) and tuning_json(done)["kept"] is True
     assert len(dict.fromkeys(stages)) == 5
 
 
@@ -143,7 +143,7 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
 def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp_path: Path):
     """A tie goes to the default, and values that once won do not outlive a race that says otherwise."""
     outcome = tuned(model, token_s={False: 0.1, True: 0.2})
-    stored_facts.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    stored_facts.store_tuned(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path)
     assert not outcome.kept and done.file is None and done.dropped and stored_facts.read_tuned(tmp_path) == ()
     assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
@@ -172,7 +172,7 @@ def test_plain_decoding_races_too(
     done = stored(outcome, tmp_path)
     assert [one.plain for one in stored_facts.read_tuned(tmp_path)] == ([plain] if kept else [])
     assert ("Plain decoding was faster" in report_text(done)) == plain
-    assert to_json(done)["plain_tbt_ms"] == pytest.approx(1e3 * plain_s, rel=0.1)
+    assert tuning_json(done)["plain_tbt_ms"] == pytest.approx(1e3 * plain_s, rel=0.1)
 
 
 @pytest.mark.wide
@@ -190,17 +190,17 @@ def test_little_time_gives_a_result_all_the_same(model: LlamaModel):
 def test_on_a_busy_machine_nothing_is_kept_or_dropped(model: LlamaModel, tmp_path: Path):
     """Times beside other work have chosen drafts of 32 tokens that were slower than plain decoding."""
     outcome = tuned(model, token_s={False: 0.2, True: 0.1})
-    stored_facts.keep(tmp_path, replace(outcome.tuned, gamma=31))
+    stored_facts.store_tuned(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path, busy=0.8)
     assert done.file is None and [one.gamma for one in stored_facts.read_tuned(tmp_path)] == [31]
-    assert "80%" in report_text(done) and to_json(done)["kept"] is False
+    assert "80%" in report_text(done) and tuning_json(done)["kept"] is False
 
 
 @pytest.mark.wide
 def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.MonkeyPatch):
     """Selections that do not fit side by side come one after the other, each from the same start."""
     together = tuned(model, token_s={False: 0.2, True: 0.1}).measured
-    monkeypatch.setattr(model.backend, "memory", lambda: Memory(0, 1))
+    monkeypatch.setattr(model.backend, "memory", lambda: DeviceMemory(0, 1))
     alone = tuned(model, token_s={False: 0.2, True: 0.1}).measured
     assert alone.acceptance == pytest.approx(together.acceptance, abs=1e-6) and len(alone.acceptance) == 6
 
@@ -234,7 +234,7 @@ def test_an_answer_that_ends_at_once_keeps_the_default(model: LlamaModel, tmp_pa
     outcome = tuned(ending, token_s={False: 0.2, True: 0.1})
     done = stored(outcome, tmp_path)
     assert not outcome.kept and done.file is None and "–" in report_text(done)
-    assert json.loads(json.dumps(to_json(done), allow_nan=False))["default_tbt_ms"] is None
+    assert json.loads(json.dumps(tuning_json(done), allow_nan=False))["default_tbt_ms"] is None
 
 
 @pytest.mark.wide
@@ -270,9 +270,9 @@ def test_an_answer_too_short_to_be_timed_decides_nothing(model: LlamaModel):
 @pytest.mark.wide
 def test_a_result_is_tabled(model: LlamaModel, tmp_path: Path):
     """Default and choice under the right headings; a selection that was not tried is a gap."""
-    found = to_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))
+    found = tuning_json(stored(tuned(model, token_s={False: 0.2, True: 0.1}), tmp_path))
     found["acceptance"] = [one for one in found["acceptance"] if (one["budget"], one["chunk"]) != (64, 4)]
-    both, accepted = tables(found)
+    both, accepted = tuning_tables(found)
     assert (
         [row[0] for row in both.rows] == ["default", "chosen", "plain"]
         and both.rows[2][7] == pytest.approx(1e3, rel=0.1)

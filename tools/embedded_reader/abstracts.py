@@ -35,7 +35,7 @@ def paragraphs(text: str) -> list[str]:
     return [part for part in found if part and not _NOTICE.match(part)]
 
 
-def sentences(text: str) -> list[str]:
+def abstract_sentences(text: str) -> list[str]:
     """Sentences of a summary, in order."""
     found: list[str] = []
     for piece in _SENTENCE.split(" ".join(text.split())):
@@ -46,7 +46,7 @@ def sentences(text: str) -> list[str]:
     return found
 
 
-def passages(parts: Sequence[str], words: int) -> list[str]:
+def paragraph_passages(parts: Sequence[str], words: int) -> list[str]:
     """The paragraphs `parts` in passages of about `words` words."""
     found: list[list[str]] = [[]]
     count = 0
@@ -91,7 +91,7 @@ def assigned(told: Sequence[str], texts: Sequence[str]) -> list[int]:
 
 def abstracts(summary: str, texts: Sequence[str]) -> list[Abstract]:
     """What falls on each passage of `texts`, whatever it is like."""
-    told = sentences(summary)
+    told = abstract_sentences(summary)
     by_passage: dict[int, list[str]] = {}
     for sentence, index in zip(told, assigned(told, texts), strict=True):
         by_passage.setdefault(index, []).append(sentence)
@@ -102,7 +102,7 @@ def stands_alone(text: str, passage: str, *, words: tuple[int, int], most: int) 
     """Whether `text` tells `passage` to somebody who knows nothing else: its length in words within `words`,
     two to `most` sentences, no pronoun at the beginning, and its names known to the passage.
     """
-    if not words[0] <= len(text.split()) <= words[1] or not 2 <= len(sentences(text)) <= most:
+    if not words[0] <= len(text.split()) <= words[1] or not 2 <= len(abstract_sentences(text)) <= most:
         return False
     names = set(_NAME.findall(text))
     strange = sum(name not in passage for name in names)

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from core.ask import Ask, Params
-from core.conversation.asking import Run
+from core.ask import Params, Request
+from core.conversation.asking import AnswerRun
 from core.conversation.session import Session
 from core.documents import read_document
 from core.documents.document import Document
@@ -27,10 +27,10 @@ ANSWERS = 10  # of each passage: the likeliest, and so many less one that are dr
 TOKENS = 32
 
 
-def heard(session: Session, book: Document, question: str) -> Iterator[dict[str, Any]]:
+def passage_candidates(session: Session, book: Document, question: str) -> Iterator[dict[str, Any]]:
     """What is said from every passage that the question points at."""
-    ask = Ask(question, book, conversation_id=question, fit="passages")
-    run = Run(ask, Params(max_new_tokens=TOKENS, temperature=0.0, seed=1), lambda: False)
+    ask = Request(question, book, conversation_id=question, fit="passages")
+    run = AnswerRun(ask, Params(max_new_tokens=TOKENS, temperature=0.0, seed=1), lambda: False)
     passages = session._from_passages
     events = passages.witnesses(run, passages.found(ask, session.reading_plan(book, fit="passages")))
     while True:
@@ -65,7 +65,7 @@ def main() -> None:
             book = read_document(given.books / name)
             for one in questions:
                 if (name, one["question"]) not in done:
-                    said = list(heard(session, book, one["question"]))
+                    said = list(passage_candidates(session, book, one["question"]))
                     out.write(json.dumps({"file": name, **one, "heard": said}, ensure_ascii=False) + "\n")
                     out.flush()
 

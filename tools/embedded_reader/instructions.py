@@ -42,7 +42,7 @@ _ANSWER_TOKENS = 120
 _AT_ONCE = 31
 
 
-def answered(
+def greedy_answers(
     folder: Path, style: ReadingStyle, tokenizer: Tokenizer, progress: Callable[[float], None]
 ) -> Iterator[tuple[str, str, bool]]:
     """(instruction, answer, whether it came to its end), greedily with the style's repetition penalty."""

@@ -16,7 +16,7 @@ from core.errors import UserError
 from core.model import lora
 
 
-def between(one: lora.Factors, other: lora.Factors) -> tuple[lora.Factors, float]:
+def mean_adapter(one: lora.Factors, other: lora.Factors) -> tuple[lora.Factors, float]:
     """The mean of what two adapters change, in the first one's ranks; and the largest share of a matrix's
     change, by squares, that finds no room in them. Raises UserError where they change other matrices.
     """
@@ -41,8 +41,8 @@ def main() -> None:
     for name in ("one", "other", "out"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
-    mean, lost = between(lora.load(given.one), lora.load(given.other))
-    lora.save(given.out, mean)
+    mean, lost = mean_adapter(lora.load_factors(given.one), lora.load_factors(given.other))
+    lora.save_factors(given.out, mean)
     sys.stdout.write(f"{given.out}: up to {lost:.2%} of a matrix's change found no room\n")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
-from tools.embedded_reader.abstracts import abstracts, paragraphs, passages, stands_alone
+from tools.embedded_reader.abstracts import abstracts, paragraph_passages, paragraphs, stands_alone
 
 # how many neighbouring sections make a passage, and how often
 SECTIONS, SECTION_SHARES = (1, 2, 3, 5, 8), (44, 32, 14, 7, 3)
@@ -57,7 +57,7 @@ class Lesson:
     branches: tuple[Branch, ...]
 
 
-def load(path: Path) -> list[dict[str, Any]]:
+def load_lessons(path: Path) -> list[dict[str, Any]]:
     """The stories of a file. Raises UserError when it cannot be read."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -78,7 +78,7 @@ def about_passages(stories: Sequence[dict[str, Any]], style: ReadingStyle, seed:
             count = dice.choices(SECTIONS, SECTION_SHARES)[0]
             held = range(start, min(start + count, len(story["sections"])))
             start = held.stop
-            text = joined([story["sections"][index] for index in held])
+            text = joined_sections([story["sections"][index] for index in held])
             own, elsewhere = _questions(story, held, text)
             chosen = dice.sample(own, min(len(own), _QUESTIONS_AT_ONCE))
             branches = [Branch(_asked(style, q), sentence(q["answers"][0]), "fact") for q in chosen]
@@ -101,7 +101,7 @@ def about_stories(stories: Sequence[dict[str, Any]], style: ReadingStyle, seed: 
     for story in stories:
         parts = paragraphs(story["text"])
         for words in SUMMARISED_WORDS:
-            texts = passages(parts, words)
+            texts = paragraph_passages(parts, words)
             plots = [
                 {a.first: a.text for a in abstracts(s, texts)} for s in story["questions"][0]["summaries"]
             ]
@@ -141,17 +141,17 @@ def _notes(plots: Sequence[dict[int, str]], style: ReadingStyle) -> Iterator[Les
 
 def bare(stories: Sequence[dict[str, Any]], seed: str) -> list[Lesson]:
     """Stretches of book text as they are."""
-    texts = [text for story in stories for text in passages(paragraphs(story["text"]), _BARE_WORDS)]
+    texts = [text for story in stories for text in paragraph_passages(paragraphs(story["text"]), _BARE_WORDS)]
     random.Random(f"{seed}/bare").shuffle(texts)
     return [Lesson("", (Branch("", text, "bare", whole=False),)) for text in texts]
 
 
-def chat(answers: Sequence[tuple[str, str, bool]]) -> list[Lesson]:
+def chat_lessons(answers: Sequence[tuple[str, str, bool]]) -> list[Lesson]:
     """Plain instructions with the model's own answers: (instruction, answer, whether it came to its end)."""
     return [Lesson("", (Branch(asked, said, "chat", whole),)) for asked, said, whole in answers]
 
 
-def joined(sections: Sequence[str]) -> str:
+def joined_sections(sections: Sequence[str]) -> str:
     """Sections as one text in paragraphs."""
     return "\n\n".join(
         " ".join(line.split()) for part in sections for line in part.split("\n") if line.strip()

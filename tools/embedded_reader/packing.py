@@ -78,7 +78,7 @@ def skipped(lessons: Iterator[Packed], tokens: int) -> Iterator[Packed]:
     return lessons
 
 
-def steps(lessons: Iterator[Packed], tokens: int) -> Iterator[list[Packed]]:
+def optimiser_steps(lessons: Iterator[Packed], tokens: int) -> Iterator[list[Packed]]:
     """The lessons of each optimiser step: at least so many tokens."""
     while True:
         held, count = [], 0

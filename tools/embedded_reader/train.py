@@ -28,10 +28,10 @@ from core.text.tokenizer import Tokenizer
 from core.training.checkpoint import Workshop
 from core.training.curves import draw_losses
 from tools.embedded_reader import lessons
-from tools.embedded_reader.instructions import answered
+from tools.embedded_reader.instructions import greedy_answers
 from tools.embedded_reader.lessons import Lesson
 from tools.embedded_reader.network import Packed
-from tools.embedded_reader.packing import Packer, mixed, skipped, steps
+from tools.embedded_reader.packing import Packer, mixed, optimiser_steps, skipped
 from tools.embedded_reader.trainer import LoraModel, ReaderRecipe, ReaderTrainer
 
 _JUDGED = {"facts": 30, "summaries": 4, "bare": 6}  # lessons of each kind
@@ -60,16 +60,16 @@ def teach(
     tokenizer = Tokenizer.load(target)
     packer = Packer(tokenizer, style, longest=recipe.longest)
     chat = workshop.kept(
-        "chat", lambda: list(answered(target, style, tokenizer, lambda part: report("chat", part)))
+        "chat", lambda: list(greedy_answers(target, style, tokenizer, lambda part: report("chat", part)))
     )
-    held = lora.load(start) if start is not None else None
+    held = lora.load_factors(start) if start is not None else None
     taught = LoraModel(recipe, load_config(target), weights_in(target), dtype, held)
     learner = ReaderTrainer(recipe, taught)
     if (state := workshop.load_state(torch.device("cpu"))) is not None:
         learner.load(state)
     apart = _apart(data, style, packer)
     ordered = mixed(_sources(recipe, data, style, chat), packer, seed=recipe.seed)
-    for held in steps(skipped(ordered, learner.tokens), recipe.step_tokens):
+    for held in optimiser_steps(skipped(ordered, learner.tokens), recipe.step_tokens):
         if learner.tokens >= recipe.tokens:
             break
         learner.learn(held)
@@ -78,7 +78,7 @@ def teach(
             point = learner.judge(apart)
             report(json.dumps(point), learner.tokens / recipe.tokens)
             workshop.save_state(learner.state())
-            lora.save(out / "adapter.safetensors", taught.adapter())
+            lora.save_factors(out / "adapter.safetensors", taught.adapter())
             write_whole(out / "figures.json", json.dumps(learner.history, indent=1))
             draw_losses(learner.history, out / "curves.png")
     return out / "adapter.safetensors"
@@ -89,8 +89,8 @@ def _sources(
 ) -> dict[str, Callable[[int], Sequence[Lesson]]]:
     """The lessons of one turn by kind."""
     tales, stories = (
-        lessons.load(data / "fairytaleqa-train.jsonl"),
-        lessons.load(data / "squality-train.jsonl"),
+        lessons.load_lessons(data / "fairytaleqa-train.jsonl"),
+        lessons.load_lessons(data / "squality-train.jsonl"),
     )
     told = lessons.about_stories(stories, style, str(recipe.seed))
     of_notes = [lesson for lesson in told if lesson.branches[0].kind == "story"]
@@ -100,14 +100,17 @@ def _sources(
         "facts": lambda turn: lessons.about_passages(tales, style, f"{recipe.seed}/{turn}"),
         "summaries": lambda turn: of_passages,
         "stories": lambda turn: of_notes,
-        "chat": lambda turn: lessons.chat(chat),
+        "chat": lambda turn: lessons.chat_lessons(chat),
         "bare": lambda turn: text,
     }
 
 
 def _apart(data: Path, style: ReadingStyle, packer: Packer) -> dict[str, Sequence[Packed]]:
     """What the curve is judged on: the beginning of the val files."""
-    tales, stories = lessons.load(data / "fairytaleqa-val.jsonl"), lessons.load(data / "squality-val.jsonl")
+    tales, stories = (
+        lessons.load_lessons(data / "fairytaleqa-val.jsonl"),
+        lessons.load_lessons(data / "squality-val.jsonl"),
+    )
     found = {
         "facts": lessons.about_passages(tales, style, "apart"),
         "summaries": [

@@ -106,7 +106,7 @@ class LoraModel:
     def merge(self) -> None:
         """Writes base and factors, summed, into the matrices that are computed with."""
         for name, (down, up) in self.factors.items():
-            value = lora.merged(self.base[name], down, up * self._recipe.strength)
+            value = lora.merged_weight(self.base[name], down, up * self._recipe.strength)
             fused, rows = self._rows[name]
             with torch.no_grad():
                 fused[rows] = value.to(fused.dtype)

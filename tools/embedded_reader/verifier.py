@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from core.conversation.reranking import Heard
-from core.conversation.verifier import NAMES, Witness, candidates
+from core.conversation.reranking import ScoredPassage
+from core.conversation.verifier import NAMES, PassageAnswers, scored_answers
 from core.documents import read_document
 from core.evidence.support import Evidence
 
@@ -33,7 +33,7 @@ _FOLDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """One question: features and whether it is right, of each candidate."""
 
     book: str
@@ -41,7 +41,7 @@ class Asked:
     rows: tuple[tuple[tuple[float, ...], bool], ...]
 
 
-def table(lines: Sequence[dict[str, Any]], books: Path) -> Iterator[Asked]:
+def question_table(lines: Sequence[dict[str, Any]], books: Path) -> Iterator[AskedQuestion]:
     """The candidates of questions about books in a folder, with their features."""
     known: dict[str, Evidence] = {}
     for line in lines:
@@ -50,24 +50,26 @@ def table(lines: Sequence[dict[str, Any]], books: Path) -> Iterator[Asked]:
         known[name] = evidence
         places = {(one.start, one.end): one for one in evidence.passages}
         heard = [
-            Witness(
-                Heard(places[tuple(one["passage"])], one["words"], one["asked"], one["refused"]),
+            PassageAnswers(
+                ScoredPassage(places[tuple(one["passage"])], one["words"], one["asked"], one["refused"]),
                 tuple((text, level) for text, level in one["said"]),
             )
             for one in line["heard"]
         ]
-        found = candidates(line["question"], heard, evidence) if heard else []
+        found = scored_answers(line["question"], heard, evidence) if heard else []
         texts = [heard[one.witness].said[one.at][0] for one in found]
-        rows = ((one.features, right(text, line["keywords"])) for one, text in zip(found, texts, strict=True))
-        yield Asked(name, line["question"], tuple(rows))
+        rows = (
+            (one.features, is_right(text, line["keywords"])) for one, text in zip(found, texts, strict=True)
+        )
+        yield AskedQuestion(name, line["question"], tuple(rows))
 
 
-def right(said: str, keywords: Sequence[str] | None) -> bool:
+def is_right(said: str, keywords: Sequence[str] | None) -> bool:
     """Whether all keywords occur, `a|b` being alternatives; never where the book does not say."""
     return bool(keywords) and all(re.search(word, said, re.IGNORECASE) for word in keywords)
 
 
-def learned(asked: Sequence[Asked]) -> tuple[float, tuple[float, ...]]:
+def learned(asked: Sequence[AskedQuestion]) -> tuple[float, tuple[float, ...]]:
     """The bias and weights that suit these questions best."""
     rows = [(features, hit, 1 / len(one.rows)) for one in asked for features, hit in one.rows]
     x = torch.tensor([features for features, _hit, _weight in rows], dtype=torch.float64)
@@ -87,7 +89,7 @@ def learned(asked: Sequence[Asked]) -> tuple[float, tuple[float, ...]]:
     return float(b[0] - own @ mean), tuple(own.tolist())
 
 
-def judged(asked: Sequence[Asked]) -> list[tuple[float, bool]]:
+def judged_by_folds(asked: Sequence[AskedQuestion]) -> list[tuple[float, bool]]:
     """Score and rightness of the answer that would be given to each question, by a verifier that was not
     taught on it.
     """
@@ -123,10 +125,10 @@ def _score(bias: float, weights: Sequence[float], features: Sequence[float]) -> 
     return bias + sum(map(float.__mul__, weights, features))
 
 
-def verifier(asked: Sequence[Asked]) -> dict[str, Any]:
+def verifier(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
     """What assets/models keeps of it."""
     bias, weights = learned(asked)
-    given, marked = thresholds(judged(asked))
+    given, marked = thresholds(judged_by_folds(asked))
     return {
         "given": round(given, 3),
         "marked": round(marked, 3),
@@ -135,16 +137,16 @@ def verifier(asked: Sequence[Asked]) -> dict[str, Any]:
     }
 
 
-def load(path: Path) -> list[Asked]:
+def load_table(path: Path) -> list[AskedQuestion]:
     """A table as `save` wrote it."""
     held = json.loads(gzip.decompress(path.read_bytes()))
     return [
-        Asked(book, question, tuple((tuple(row), bool(hit)) for row, hit in rows))
+        AskedQuestion(book, question, tuple((tuple(row), bool(hit)) for row, hit in rows))
         for book, question, rows in held
     ]
 
 
-def save(path: Path, asked: Sequence[Asked]) -> None:
+def save_table(path: Path, asked: Sequence[AskedQuestion]) -> None:
     """Writes a table, features to four places."""
     held = [
         (one.book, one.question, [([round(x, 4) for x in row], int(hit)) for row, hit in one.rows])
@@ -169,11 +171,12 @@ def main() -> None:
     given = parser.parse_args()
     if given.step == "table":
         texts = [path.read_text(encoding="utf-8") for path in given.candidates]
-        save(
-            given.out, list(table([json.loads(x) for text in texts for x in text.splitlines()], given.books))
+        save_table(
+            given.out,
+            list(question_table([json.loads(x) for text in texts for x in text.splitlines()], given.books)),
         )
         return
-    given.out.write_text(json.dumps(verifier(load(given.table)), indent=1) + "\n", encoding="utf-8")
+    given.out.write_text(json.dumps(verifier(load_table(given.table)), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

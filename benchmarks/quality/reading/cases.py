@@ -41,7 +41,7 @@ class Story:
     summaries: tuple[str, ...]
 
 
-def read(folder: Path, kind: str, split: str) -> list[dict[str, Any]]:
+def read_stories(folder: Path, kind: str, split: str) -> list[dict[str, Any]]:
     """The stories of one file. Raises UserError when it is not there."""
     path = folder / f"{kind}-{split}.jsonl"
     if not path.is_file():

@@ -16,21 +16,21 @@ from typing import Any
 from benchmarks.lib.results import Table
 from benchmarks.quality.reading import scores
 from benchmarks.quality.reading.cases import Question, Story, document
-from core.ask import Ask, Params
+from core.ask import Params, Request
 from core.assembly.composition import Composer
 from core.config import load_settings
-from core.conversation.answering import answer
-from core.conversation.asking import Run, asked_of_passage
+from core.conversation.answering import generate_answer
+from core.conversation.asking import AnswerRun, asked_of_passage
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
-from core.conversation.reranking import Heard
+from core.conversation.reranking import ScoredPassage
 from core.conversation.session import Session
 from core.documents import read_document
 from core.events import Finished
-from core.evidence.passages import Passage, passages
+from core.evidence.passages import Passage, book_passages
 from core.hardware.probe import probe
-from core.planning.offers import choose
-from core.text.prompt import build
+from core.planning.offers import choose_model
+from core.text.prompt import build_prompt
 
 _ANSWER_TOKENS = 64
 _WORDS = {
@@ -95,7 +95,7 @@ class Program:
         from core.text.tokenizer import Tokenizer
 
         settings = load_settings(None, {"model": model, **given})
-        choice = choose(probe(measure=False), settings, is_downloaded=is_downloaded)
+        choice = choose_model(probe(measure=False), settings, is_downloaded=is_downloaded)
         folder = folder or model_folder(choice.entry, lambda stage, share: None)
         self.name, self.mode = choice.entry.name, mode
         self.style = ReadingStyle.from_record(choice.entry.reading)
@@ -110,7 +110,7 @@ class Program:
         that more of them agree on, as the program does with a passage that it does not doubt.
         """
         encode = self.tokenizer.encode
-        ids = build(
+        ids = build_prompt(
             self.tokenizer.frame(self.style.system),
             encode(one.text + "\n\n"),
             (),
@@ -125,19 +125,19 @@ class Program:
             mode=self.mode,
         )
         said = self._said(ids, params)
-        if not scores.refuses(said, self.style.refusal):
+        if not scores.said_refusal(said, self.style.refusal):
             more = [self._said(ids, each) for each in drawn(self.style, params)]
-            answers = [said, *(one for one in more if not scores.refuses(one, self.style.refusal))]
+            answers = [said, *(one for one in more if not scores.said_refusal(one, self.style.refusal))]
             said = answers[agreed(answers)[0]]
         row = {"kind": one.kind, "story": one.story, "question": one.question, "said": said}
-        row["refused"] = scores.refuses(said, self.style.refusal)
+        row["refused"] = scores.said_refusal(said, self.style.refusal)
         if one.answers:
             row |= {"answers": list(one.answers), "f1": round(scores.f1(said, one.answers), 3)}
             row["contains"] = scores.contains(said, one.answers)
         return row
 
     def _said(self, ids: list[int], params: Params) -> str:
-        events = answer(
+        events = generate_answer(
             self.engine, self._context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False
         )
         while True:
@@ -149,7 +149,7 @@ class Program:
     def of_story(self, one: Question) -> dict[str, Any]:
         """The answer to a question put with a whole story, from passages found by the program."""
         book = document(one.story, one.text)
-        ask = Ask(
+        ask = Request(
             one.question,
             book,
             conversation_id=one.question,
@@ -159,7 +159,9 @@ class Program:
         done, seconds = self._done(ask)
         said = done.text.strip()
         found, heard = self._found(ask)
-        right = scores.holding(one.text, one.gold, one.answers, [(p.start, p.end) for p in passages(book)])
+        right = scores.holding(
+            one.text, one.gold, one.answers, [(p.start, p.end) for p in book_passages(book)]
+        )
         hits = [(p.start, p.end) in right for p in found]
         first = said.split("\n\n")[0].strip()
         quotes, exact = scores.quotes(said, one.text)
@@ -182,7 +184,7 @@ class Program:
 
     def of_books(self, one: dict[str, Any]) -> dict[str, Any]:
         """The answer to a question about a real book."""
-        ask = Ask(
+        ask = Request(
             one["question"],
             self._read(one["path"]),
             conversation_id=one["question"],
@@ -210,7 +212,7 @@ class Program:
         """
         book, params = document(one.name, one.text), self._greedy(512)
         del params["temperature"]  # the program's own: what says too little is told again
-        ask = Ask(None, book, conversation_id=one.name, params=params)
+        ask = Request(None, book, conversation_id=one.name, params=params)
         done, seconds = self._done(ask)
         own, _seconds = self._done(replace(ask, summaries="own", conversation_id=f"{one.name}/own"))
         said = done.text.strip()
@@ -242,14 +244,14 @@ class Program:
     def _greedy(self, tokens: int) -> dict[str, Any]:
         return {"max_new_tokens": tokens, "temperature": 0.0, "seed": 1, "mode": self.mode}
 
-    def _marked(self, done: Finished, ask: Ask) -> bool:
+    def _marked(self, done: Finished, ask: Request) -> bool:
         """Whether an answer bears the mark of one that stands in the book."""
         if done.stands:
             return all(one.borne_out for one in done.stands)
         marks = self.session._books.evidence(ask.book).marks(done.text.strip(), ask.question)
         return bool(marks) and all(one.place is not None for one in marks)
 
-    def _done(self, ask: Ask) -> tuple[Finished, float]:
+    def _done(self, ask: Request) -> tuple[Finished, float]:
         """The end of an answer, and the seconds it took."""
         self._turn_to(ask)
         start = time.perf_counter()
@@ -257,9 +259,9 @@ class Program:
         self.session.forget(ask.conversation_id)
         return done, round(time.perf_counter() - start, 1)
 
-    def _found(self, ask: Ask) -> tuple[Sequence[Passage], list[tuple[float, ...]]]:
+    def _found(self, ask: Request) -> tuple[Sequence[Passage], list[tuple[float, ...]]]:
         """The passages the program reads for a question, best first, in the order it asks them in; and of
-        each its score by words, and what the model says of it (core.conversation.reranking.Heard).
+        each its score by words, and what the model says of it (core.conversation.reranking.ScoredPassage).
         """
         if self.style.doubt is None:
             found = self._by_words(ask)
@@ -268,10 +270,10 @@ class Program:
         said = [tuple(round(value, 3) for value in (one.words, one.asked, one.refused)) for one in found]
         return [one.passage for one in found], said
 
-    def heard(self, ask: Ask) -> list[Heard]:
+    def heard(self, ask: Request) -> list[ScoredPassage]:
         """What the model says of the passages nearest by words, in its order."""
         self._turn_to(ask)
-        run = Run(ask, Params(**self._greedy(_ANSWER_TOKENS)), lambda: False)
+        run = AnswerRun(ask, Params(**self._greedy(_ANSWER_TOKENS)), lambda: False)
         events = self.session._from_passages.ranked(run, self._by_words(ask))
         while True:
             try:
@@ -279,18 +281,18 @@ class Program:
             except StopIteration as end:
                 return end.value
 
-    def _by_words(self, ask: Ask) -> list[tuple[Passage, float]]:
+    def _by_words(self, ask: Request) -> list[tuple[Passage, float]]:
         plan = self.session.reading_plan(ask.book, fit="passages")
         return self.session._from_passages.found(ask, plan)
 
-    def _turn_to(self, ask: Ask) -> None:
+    def _turn_to(self, ask: Request) -> None:
         """Another book's contexts are let go."""
         if self._book not in (None, ask.book_id):
             self.session.forget_book(self._book)
         self._book = ask.book_id
 
 
-def run(
+def run_cases(
     what: Callable[[Any], dict[str, Any]], cases: Sequence[Any], until: float, kept: Path | None = None
 ) -> Iterator[dict[str, Any]]:
     """A row a case, until the clock says `until`; one in any case. Rows are added to the file `kept`, and
@@ -309,7 +311,7 @@ def run(
         yield row
 
 
-def figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def reading_figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """The figures by name; None where nothing was run."""
     gold, story = rows.get("gold", []), rows.get("story", [])
     own = [row for row in gold if row["kind"] == "own"]
@@ -386,9 +388,9 @@ def _of(values: Sequence[float]) -> float | None:
     return round(statistics.fmean(values), 4) if values else None
 
 
-def kept(rows: dict[str, list[dict[str, Any]]], model: str, split: str, seed: int) -> dict[str, Any]:
+def kept_rows(rows: dict[str, list[dict[str, Any]]], model: str, split: str, seed: int) -> dict[str, Any]:
     """What the results file keeps beside its tables: all of it."""
-    return {"model": model, "split": split, "seed": seed, "figures": figures(rows), **rows}
+    return {"model": model, "split": split, "seed": seed, "figures": reading_figures(rows), **rows}
 
 
 def reading_tables(found: dict[str, Any]) -> tuple[Table, ...]:

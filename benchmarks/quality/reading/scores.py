@@ -41,7 +41,7 @@ def contains(said: str, answers: Sequence[str]) -> bool:
     return any(plain(answer) and f" {' '.join(plain(answer))} " in text for answer in answers)
 
 
-def refuses(said: str, refusal: str) -> bool:
+def said_refusal(said: str, refusal: str) -> bool:
     """Whether `said` is the refusal, or nothing."""
     return plain(said)[: len(plain(refusal))] == plain(refusal) or not plain(said)
 

@@ -16,21 +16,30 @@ import psutil
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import InOne, LayerParts, Linear, Mark, Memory, Replay, Rows, Sums
+from core.backend.base import (
+    DeviceMemory,
+    FusedLayers,
+    LayerParts,
+    Linear,
+    Mark,
+    Replay,
+    RowSource,
+    ScoreRequest,
+)
 from core.backend.cpu.flash import flash_works, matmul_attention
 from core.backend.cpu.native.attention import NativeAttention
-from core.backend.cpu.native.layers import Heads, NativeLayers
+from core.backend.cpu.native.layers import AttentionSizes, NativeLayers
 from core.backend.cpu.native.products import NativeProducts
-from core.backend.cpu.quantized_linear import CodedLinear, CodedRows, Decoder
+from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear, QuantizedRows
 from core.backend.cpu.thread_sharing import SharedCores
 from core.backend.shared import blockwise
 from core.backend.shared import slots as by_slots
 from core.backend.shared.compiled import SHORT_PASS_ROWS
 from core.backend.shared.kv_rows import run_of
 from core.backend.shared.linear import RowwiseLinear
-from core.backend.shared.merge import joined, merge, merge_into
+from core.backend.shared.merge import merge, merge_all, merge_into
 from core.backend.shared.pieces import PIECE_TOKENS
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.text.words import translated as _
 
 _HIDDEN = -1e30
@@ -78,7 +87,7 @@ class CpuBackend:
         self._flash_works = flash_works(dtype)
         self._native, self._native_layers = native, layers
         self._coded_products, self._coarse_products = products, coarse
-        self._decoder = Decoder(dtype, self.device, products)
+        self._decoder = Dequantizer(dtype, self.device, products)
         self.refused = frozenset(refused)
         self.notes = (
             () if native else (_("Attention runs on torch's kernel: no faster one serves this CPU."),)
@@ -93,28 +102,28 @@ class CpuBackend:
         """See Backend."""
         in_16_bits = self.storage == torch.bfloat16 and self._coded_products is not None
         if in_16_bits or self.storage != self.dtype:
-            return self.coded([Planes.of_numbers(weight.to(self.storage))], bias)
+            return self.coded([QuantizedMatrix.of_numbers(weight.to(self.storage))], bias)
         own_bias = None if bias is None else bias.to(self.dtype)
         return RowwiseLinear(weight.to(self.dtype).contiguous(), own_bias)
 
-    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+    def coded(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None) -> Linear:
         """See Backend. Few rows are multiplied straight from the codes, where the compiled kernel serves."""
         slow = _("Weights are decoded for every product, which is slow: no faster kernel serves this CPU.")
         if self._coded_products is None and slow not in self.notes:
             self.notes = (*self.notes, slow)
-        return CodedLinear(parts, bias, self._decoder, self._coded_products)
+        return QuantizedLinear(parts, bias, self._decoder, self._coded_products)
 
     def coarse(self, matrices: Sequence[Linear]) -> list[Linear] | None:
         """See Backend. Of weights in codes: products of integers."""
-        coded = [one for one in matrices if isinstance(one, CodedLinear) and one.products is not None]
+        coded = [one for one in matrices if isinstance(one, QuantizedLinear) and one.products is not None]
         in_codes = any(part.bits < 16 for one in coded for part in one.parts)
         if self._coarse_products is None or len(coded) < len(matrices) or not in_codes:
             return None
         return [one.by(self._coarse_products) for one in coded]
 
-    def coded_rows(self, planes: Planes) -> Rows:
+    def coded_rows(self, planes: QuantizedMatrix) -> RowSource:
         """See Backend."""
-        return CodedRows(planes, self.dtype)
+        return QuantizedRows(planes, self.dtype)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """See Backend. torch has a fused layer norm on the CPU but no fused RMS norm; of (x, -x) the mean is
@@ -140,11 +149,11 @@ class CpuBackend:
         kv_heads: int,
         head_dim: int,
         eps: float,
-    ) -> InOne | None:
+    ) -> FusedLayers | None:
         """See Backend. Of weights that the compiled kernel multiplies."""
         if self._native_layers is None:
             return None
-        return self._native_layers.prepared(layers, norm, Heads(heads, kv_heads, head_dim), eps)
+        return self._native_layers.prepared(layers, norm, AttentionSizes(heads, kv_heads, head_dim), eps)
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. The kernel was tried when it was loaded."""
@@ -157,7 +166,7 @@ class CpuBackend:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> torch.Tensor:
         """See Backend."""
         return self._attend(q, k, v, length, causal, want_lse=False, sums=sums)[0].to(q.dtype)
@@ -170,7 +179,7 @@ class CpuBackend:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         out, lse = self._attend(q, k, v, length, causal, want_lse=True)
@@ -184,7 +193,7 @@ class CpuBackend:
         v: torch.Tensor,
         *,
         length: int,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         merge_into(*total, *self.attend_part(q, k, v, length=length, causal=False))
@@ -199,7 +208,7 @@ class CpuBackend:
         causal: bool,
         *,
         want_lse: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See attend_part; the log-sum-exp over all blocks may be left out where there are few queries."""
         n, heads, _ = q.shape
@@ -243,9 +252,9 @@ class CpuBackend:
         """See Backend. Then nobody would ask."""
         return False
 
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceMemory:
         """See Backend."""
-        return Memory(
+        return DeviceMemory(
             used_bytes=psutil.Process().memory_info().rss, free_bytes=psutil.virtual_memory().available
         )
 
@@ -305,7 +314,7 @@ class CpuBackend:
         rows = q.view(1, kv_heads, -1, q.shape[-1])
         hidden = self._hidden(rows.shape[2], length, filled, block_tokens)
         out, lse = self._flash(rows.expand(filled, -1, -1, -1), k, v, causal=False, mask=hidden)
-        found = out[0] if filled == 1 else joined(out, lse)
+        found = out[0] if filled == 1 else merge_all(out, lse)
         return found.reshape(q.shape), torch.logsumexp(lse, 0).view(1, -1) if want_lse else None
 
     def _hidden(self, group: int, length: int, blocks: int, block_tokens: int) -> torch.Tensor | None:

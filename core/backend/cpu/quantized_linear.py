@@ -14,28 +14,30 @@ from core.backend.cpu.native.products import MOST_PARTS
 from core.backend.shared.compiled import SHORT_PASS_ROWS
 from core.backend.shared.linear import rowwise
 from core.backend.shared.pieces import PIECE_NUMBERS
-from core.backend.shared.quantized import CHUNK, Planes
+from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 
 
-class Products(Protocol):
+class CompiledProducts(Protocol):
     """A compiled kernel's: see core.backend.cpu.native.products.NativeProducts."""
 
     def multiply(
-        self, x: torch.Tensor, parts: Sequence[Planes], bias: torch.Tensor | None
+        self, x: torch.Tensor, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None
     ) -> torch.Tensor: ...
 
-    def decode(self, planes: Planes, out: torch.Tensor, *, first: int) -> torch.Tensor: ...
+    def decode(self, planes: QuantizedMatrix, out: torch.Tensor, *, first: int) -> torch.Tensor: ...
 
 
-class Decoder:
+class Dequantizer:
     """Decodes a matrix for a product, piece by piece into one buffer that all matrices share."""
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, products: Products | None = None) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: torch.device, products: CompiledProducts | None = None
+    ) -> None:
         self.dtype = dtype
         self._products = products
         self._buffer = torch.empty(0, dtype=dtype, device=device)
 
-    def pieces(self, planes: Planes) -> Iterator[torch.Tensor]:
+    def pieces(self, planes: QuantizedMatrix) -> Iterator[torch.Tensor]:
         """The weights [some rows, columns] in `dtype`, from the first row to the last; each until the next is
         asked for.
         """
@@ -46,7 +48,7 @@ class Decoder:
         for first in range(0, planes.rows, step):
             yield self._piece(planes, first, min(step, planes.rows - first))
 
-    def _piece(self, planes: Planes, first: int, count: int) -> torch.Tensor:
+    def _piece(self, planes: QuantizedMatrix, first: int, count: int) -> torch.Tensor:
         if self._products is None or planes.columns % CHUNK:
             return planes.picked(slice(first, first + count)).decoded().to(self.dtype)
         if self._buffer.numel() < count * planes.columns:
@@ -55,22 +57,22 @@ class Decoder:
         return self._products.decode(planes, piece, first=first)
 
 
-class CodedLinear:
+class QuantizedLinear:
     """x @ weights.T + bias, the weights of `parts` one above the other."""
 
     def __init__(
         self,
-        parts: Sequence[Planes],
+        parts: Sequence[QuantizedMatrix],
         bias: torch.Tensor | None,
-        decoder: Decoder,
-        products: Products | None = None,
+        decoder: Dequantizer,
+        products: CompiledProducts | None = None,
     ) -> None:
         self.parts, self.columns, self._decoder = list(parts), parts[0].columns, decoder
         suited = len(self.parts) <= MOST_PARTS and parts[0].columns % CHUNK == 0
         self.products = products if suited else None  # by which few rows are multiplied; None: decoded
         self.bias = None if bias is None else bias.to(parts[0].low.device, torch.float32)
 
-    def by(self, products: Products) -> CodedLinear:
+    def by(self, products: CompiledProducts) -> QuantizedLinear:
         """The same matrix, few rows multiplied by another kernel."""
         found = copy(self)
         found.products = products
@@ -87,10 +89,10 @@ class CodedLinear:
         return (out if self.bias is None else out + self.bias).to(x.dtype)
 
 
-class CodedRows:
+class QuantizedRows:
     """Rows of a matrix in codes: an embedding."""
 
-    def __init__(self, planes: Planes, dtype: torch.dtype) -> None:
+    def __init__(self, planes: QuantizedMatrix, dtype: torch.dtype) -> None:
         self._planes, self._dtype = planes, dtype
 
     def __getitem__(self, ids: torch.Tensor) -> torch.Tensor:

@@ -17,20 +17,20 @@ from statistics import median
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import InOne, LayerParts, Linear, Memory, Replay, Rows, Sums
-from core.backend.cpu.quantized_linear import CodedLinear, CodedRows, Decoder
+from core.backend.base import DeviceMemory, FusedLayers, LayerParts, Linear, Replay, RowSource, ScoreRequest
+from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear, QuantizedRows
 from core.backend.cuda.pinned import PinnedPool
-from core.backend.cuda.streams import WARM_UPS, CudaCopies, Recorder
+from core.backend.cuda.streams import WARM_UPS, CudaCopies, GraphRecorder
 from core.backend.cuda.triton import product_trial, trial
 from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention
-from core.backend.cuda.triton.driver import Driver, DriverError
-from core.backend.cuda.triton.products import CodeProducts, CompiledRows, Products
+from core.backend.cuda.triton.driver import CudaDriver, DriverError
+from core.backend.cuda.triton.products import CardProducts, QuantizedProducts, TritonRows
 from core.backend.shared import blockwise, library_attention
 from core.backend.shared import slots as by_slots
 from core.backend.shared.compiled import CODED_KV, PRODUCTS
 from core.backend.shared.kv_rows import CODES
 from core.backend.shared.linear import FloatLinear
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.errors import UserError
 from core.text.words import translated as _
 
@@ -68,7 +68,7 @@ class CudaBackend:
         memory_cap_bytes: int | None = None,
         keep_free_bytes: int | None = None,
         page_lock_bytes: int | None = None,
-        trials: Callable[[str], trial.Trials] | None = None,
+        trials: Callable[[str], trial.TrialRecord] | None = None,
     ) -> None:
         # GPUs are numbered as the driver's management library numbers them
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -85,12 +85,12 @@ class CudaBackend:
         self._trials = trials and trials(self.name)
         self.notes: tuple[str, ...] = ()
         self.refused: set[str] = set()
-        self._products, self._bits_tried, self._decoder = Products({}), set[int](), None
-        self._kernels: dict[int, library_attention.Kernel] = {}  # by head_dim
+        self._products, self._bits_tried, self._decoder = CardProducts({}), set[int](), None
+        self._kernels: dict[int, library_attention.LibraryKernel] = {}  # by head_dim
         # by head_dim and type of rows; None: the library's serves
         self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
-        self._product: by_slots.Product | None = None
-        self._recorder: Recorder | None = None
+        self._product: by_slots.ScaledProduct | None = None
+        self._recorder: GraphRecorder | None = None
         self._recording_failed = False
         torch.cuda.set_device(self.device)
         own = weakref.WeakMethod(self._clear_refusal)  # the pool outlives this by what is still in use
@@ -112,33 +112,37 @@ class CudaBackend:
         weight = weight.to(self.device, self.dtype).contiguous()
         return FloatLinear(weight, None if bias is None else bias.to(self.device, self.dtype))
 
-    def coded(self, parts: Sequence[Planes], bias: torch.Tensor | None = None) -> Linear:
+    def coded(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None) -> Linear:
         """See Backend. By the compiled kernel, or decoded by torch for every product."""
         there = [part.to(self.device) for part in parts]
         products = self._products_for(there)
         # one buffer for what the kernel decodes, whatever the matrix
         if products is not None and self._decoder is None:
-            self._decoder = Decoder(self.dtype, self.device, products)
-        decoder = self._decoder if products is not None else Decoder(self.dtype, self.device)
-        return CodedLinear(there, bias, decoder, products)
+            self._decoder = Dequantizer(self.dtype, self.device, products)
+        decoder = self._decoder if products is not None else Dequantizer(self.dtype, self.device)
+        return QuantizedLinear(there, bias, decoder, products)
 
     def coarse(self, matrices: Sequence[Linear]) -> list[Linear] | None:
         """See Backend. A card waits for its memory, not for products."""
         return None
 
-    def coded_rows(self, planes: Planes) -> Rows:
+    def coded_rows(self, planes: QuantizedMatrix) -> RowSource:
         """See Backend."""
         there = planes.to(self.device)
         products = self._products_for([there])
-        return CodedRows(there, self.dtype) if products is None else CompiledRows(there, products, self.dtype)
+        return (
+            QuantizedRows(there, self.dtype) if products is None else TritonRows(there, products, self.dtype)
+        )
 
-    def _products_for(self, parts: Sequence[Planes]) -> Products | None:
+    def _products_for(self, parts: Sequence[QuantizedMatrix]) -> CardProducts | None:
         """The compiled products, where they serve for all of these. Tried once for each number of bits."""
         for bits in {part.bits for part in parts} - self._bits_tried:
             self._bits_tried.add(bits)
-            with trial.kept(self._trials, f"products with codes of {bits} bits", self.lost) as off:
-                found = product_trial.tried(
-                    lambda bits=bits: CodeProducts(Driver.open(), self.dtype, bits, stream=self._stream),
+            with trial.recorded_trial(self._trials, f"products with codes of {bits} bits", self.lost) as off:
+                found = product_trial.try_product(
+                    lambda bits=bits: QuantizedProducts(
+                        CudaDriver.open(), self.dtype, bits, stream=self._stream
+                    ),
                     bits,
                     off=off,
                     device=self.device,
@@ -169,7 +173,7 @@ class CudaBackend:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> torch.Tensor:
         """See Backend."""
         if compiled := self._short(q, k, v):
@@ -184,7 +188,7 @@ class CudaBackend:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         if compiled := self._short(q, k, v):
@@ -201,7 +205,7 @@ class CudaBackend:
         v: torch.Tensor,
         *,
         length: int,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend."""
         compiled = self._short(q, k, v)
@@ -223,10 +227,10 @@ class CudaBackend:
         if compiled := self._short(q, k[None], v[None]):
             return compiled.attend_slots(q, k[None], v[None], slots=slots)
         if self._product is None:
-            self._product = by_slots.choose(self.device, self.dtype)
+            self._product = by_slots.choose_product(self.device, self.dtype)
         return by_slots.attend_slots(self._product, q, k, v, slots)
 
-    def in_one(self, layers: Sequence[LayerParts], norm: torch.Tensor, **sizes: float) -> InOne | None:
+    def in_one(self, layers: Sequence[LayerParts], norm: torch.Tensor, **sizes: float) -> FusedLayers | None:
         """See Backend. A card's passes are recorded instead."""
         return None
 
@@ -236,13 +240,15 @@ class CudaBackend:
         if (head_dim, rows) in self._compiled:
             return
         library = partial(blockwise.attend_blocks, self._library(head_dim))
-        with trial.kept(self._trials, f"attention, heads of {head_dim}, {rows} rows", self.lost) as off:
-            found = trial.tried(
+        with trial.recorded_trial(
+            self._trials, f"attention, heads of {head_dim}, {rows} rows", self.lost
+        ) as off:
+            found = trial.try_attention(
                 lambda: DecodeAttention(
-                    Driver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream
+                    CudaDriver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream
                 ),
                 library if rows == self.dtype else partial(blockwise.attend_decoded, library),
-                trial.Sizes(heads, kv_heads, head_dim),
+                trial.HeadSizes(heads, kv_heads, head_dim),
                 off=off,
                 rows=rows,
                 device=self.device,
@@ -263,9 +269,9 @@ class CudaBackend:
         compiled = self._compiled[head_dim, k.dtype]
         return compiled if compiled and compiled.takes(q, k, v) else None
 
-    def _library(self, head_dim: int) -> library_attention.Kernel:
+    def _library(self, head_dim: int) -> library_attention.LibraryKernel:
         if head_dim not in self._kernels:
-            self._kernels[head_dim] = library_attention.choose(self.device, self.dtype, head_dim)
+            self._kernels[head_dim] = library_attention.choose_kernel(self.device, self.dtype, head_dim)
         return self._kernels[head_dim]
 
     def _stream(self) -> int:
@@ -289,7 +295,7 @@ class CudaBackend:
         if self._recording_failed:
             return None
         try:
-            self._recorder = self._recorder or Recorder(self.device)
+            self._recorder = self._recorder or GraphRecorder(self.device)
             return self._recorder.record(run)
         # out of memory is one too; ending a broken recording hides what broke it
         except RuntimeError as error:
@@ -303,14 +309,14 @@ class CudaBackend:
     def adapt(self) -> None:
         """See Backend. The driver shares the device."""
 
-    def memory(self) -> Memory:
+    def memory(self) -> DeviceMemory:
         """See Backend."""
         free, _ = torch.cuda.mem_get_info(self.device)
         used, reserved = torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
         if self._cap_bytes is not None:
             free = min(free, self._cap_bytes - reserved)
         # torch keeps what it has freed for itself
-        return Memory(used_bytes=used, free_bytes=max(0, free) + reserved - used)
+        return DeviceMemory(used_bytes=used, free_bytes=max(0, free) + reserved - used)
 
     def peak_memory_bytes(self) -> int:
         """See Backend. What torch took from the driver, so without the CUDA context."""

@@ -25,7 +25,7 @@ _WASTE = 1.5  # a free slab serves for so many times less than it holds
 _TELL_BYTES = 1 << 30  # so much takes a while
 
 
-class Runtime(Protocol):
+class CudaRuntime(Protocol):
     """The two calls of the CUDA runtime; 0: done."""
 
     def cudaHostRegister(self, address: int, size: int, flags: int) -> int: ...  # noqa: N802 (its own name)
@@ -50,7 +50,7 @@ class PinnedPool:
     """
 
     def __init__(
-        self, runtime: Callable[[], Runtime], *, most_bytes: int | None, refused: Callable[[], None]
+        self, runtime: Callable[[], CudaRuntime], *, most_bytes: int | None, refused: Callable[[], None]
     ) -> None:
         self._runtime, self._most, self._refused = runtime, most_bytes, refused
         self._free: list[_Slab] = []

@@ -15,7 +15,7 @@ from core.backend.base import Mark, Replay
 WARM_UPS = 3
 
 
-class Recorder:
+class GraphRecorder:
     """Records CUDA graphs that share one pool of memory, on a stream beside the computation's.
 
     Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import torch
 
-from core.backend.shared.kv_rows import numbers, run_of
-from core.backend.shared.library_attention import Kernel
-from core.backend.shared.merge import joined, merge_into
+from core.backend.shared.kv_rows import dequantized, run_of
+from core.backend.shared.library_attention import LibraryKernel
+from core.backend.shared.merge import merge_all, merge_into
 from core.backend.shared.pieces import PIECE_TOKENS
 
 # up to here all whole blocks go into one launch
@@ -20,7 +20,7 @@ _FEW_ROWS = 64
 Part = tuple[torch.Tensor, torch.Tensor]  # out [n, heads, head_dim], lse fp32 [n, heads]
 
 
-class Attend(Protocol):
+class AttendPart(Protocol):
     """Backend.attend_part."""
 
     def __call__(
@@ -29,7 +29,7 @@ class Attend(Protocol):
 
 
 def attend_decoded(
-    attend: Attend,
+    attend: AttendPart,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -62,7 +62,7 @@ def _ranges(length: int, block_tokens: int) -> Iterator[tuple[int, int]]:
 
 
 def attend_blocks(
-    kernel: Kernel,
+    kernel: LibraryKernel,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -119,15 +119,15 @@ class _Sum:
         return torch.zeros_like(q, dtype=torch.float32), lse
 
 
-def _whole_blocks(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Part:
+def _whole_blocks(kernel: LibraryKernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Part:
     """All of them in one launch, as if each were a sequence of its own."""
     # [blocks, heads, n, head_dim]
     rows = q.transpose(0, 1).unsqueeze(0).expand(k.shape[0], -1, -1, -1).contiguous()
     out, lse = kernel(rows, k, v, causal=False)
-    return joined(out.float(), lse).transpose(0, 1), torch.logsumexp(lse, 0).t()
+    return merge_all(out.float(), lse).transpose(0, 1), torch.logsumexp(lse, 0).t()
 
 
-def _run(kernel: Kernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> Part:
+def _run(kernel: LibraryKernel, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) -> Part:
     """One run of keys k, v [kv_heads, m, head_dim]."""
     out, lse = kernel(q.transpose(0, 1).unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), causal=causal)
     return out[0].transpose(0, 1), lse[0].t()
@@ -158,7 +158,7 @@ def chunk_lse(q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> t
     many = max(1, PIECE_TOKENS // block_tokens)
     for block in range(0, -(-length // block_tokens), many):
         for inside in range(0, block_tokens, least):
-            keys = numbers(k[block : block + many, :, inside : inside + least], q.shape[-1], q.dtype)
+            keys = dequantized(k[block : block + many, :, inside : inside + least], q.shape[-1], q.dtype)
             first = block * block_tokens + inside
             if first < length:
                 scores = _chunk_lse(q, keys, length=length - first, chunk=chunk)

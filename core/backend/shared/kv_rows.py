@@ -2,10 +2,10 @@
 type, which need not be the one computed with, or, of int8, codes and behind them what they are to be
 multiplied by.
 
-Caches, copies and files move rows without knowing what is in them; only who appends, attends and scores
-looks inside, through this module. A code is the nearest whole number of 127ths of the row's largest: what
-`numbers` gives back is off by at most half of one. A row ends at a multiple of 16 bytes, so that any part of
-a block is one run for each head, and rows can be read 16 bytes at a time.
+Caches, copies and files move rows without knowing what is in them; only who appends, attends and scores looks
+inside, through this module. A code is the nearest whole number of 127ths of the row's largest: what
+`dequantized` gives back is off by at most half of one. A row ends at a multiple of 16 bytes, so that any part
+of a block is one run for each head, and rows can be read 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def as_rows(x: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
         return x
     if dtype == CODES:
         return _coded(x)
-    return numbers(x, head_dim, dtype)
+    return dequantized(x, head_dim, dtype)
 
 
-def numbers(rows: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
+def dequantized(rows: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
     """What rows [..., width] stand for: [..., head_dim] of `dtype`, the rows themselves where they are
     that.
     """

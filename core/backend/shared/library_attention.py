@@ -24,7 +24,7 @@ _NO_MASK, _FROM_BOTTOM_RIGHT = 0, 2  # torch's CustomMaskType
 _TOLERANCE = 3e-2  # of 16-bit kernels against fp32, for numbers around 1
 
 
-class Kernel(Protocol):
+class LibraryKernel(Protocol):
     """See above."""
 
     def __call__(
@@ -126,7 +126,7 @@ def _products(
     return out.view(b, heads, n, d), lse.view(b, heads, n)
 
 
-def choose(device: torch.device, dtype: torch.dtype, head_dim: int) -> Kernel:
+def choose_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> LibraryKernel:
     """The first kernel that works for these, the plain one at last."""
     for kernel in (by_flash_attn, by_torch, by_efficient):
         problem = _problem(kernel, device, dtype, head_dim)
@@ -138,7 +138,7 @@ def choose(device: torch.device, dtype: torch.dtype, head_dim: int) -> Kernel:
     return by_matmul
 
 
-def _problem(kernel: Kernel, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+def _problem(kernel: LibraryKernel, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
     """What is wrong with a kernel: whether it runs, takes grouped heads, views and one query for several key
     sets, aligns causal rows.
     """

@@ -36,7 +36,7 @@ def merge_into(
     lse.copy_(total)
 
 
-def joined(out: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
+def merge_all(out: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
     """As `merge`, of all parts at once: out [parts, ..., head_dim] and lse [parts, ...] give [..., head_dim];
     each row needs a finite lse. The log-sum-exp of the whole is that of lse over the parts.
     """

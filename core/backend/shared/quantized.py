@@ -17,7 +17,7 @@ SPAN = 256  # weights under one pair of fp16 factors, where groups have integer 
 
 
 @dataclass(frozen=True, slots=True)
-class Planes:
+class QuantizedMatrix:
     """A matrix [rows, columns] in codes.
 
     A group of `group` columns shares scale and offset. They are fp16 numbers of their own, or, with
@@ -40,7 +40,7 @@ class Planes:
     middle: int = 0
 
     @classmethod
-    def of_numbers(cls, weights: torch.Tensor) -> Planes:
+    def of_numbers(cls, weights: torch.Tensor) -> QuantizedMatrix:
         """A matrix bfloat16 [rows, columns] as it is."""
         assert weights.dtype == torch.bfloat16, weights.dtype
         return cls(16, CHUNK, weights.contiguous())
@@ -60,21 +60,21 @@ class Planes:
         """Bytes held."""
         return sum(part.nbytes for part in self._tensors().values())
 
-    def picked(self, rows: torch.Tensor | slice) -> Planes:
+    def picked(self, rows: torch.Tensor | slice) -> QuantizedMatrix:
         """Some of the rows, or all in another order."""
         return replace(self, **{name: part[rows] for name, part in self._tensors().items()})
 
-    def with_room_for(self, rows: int) -> Planes:
+    def with_room_for(self, rows: int) -> QuantizedMatrix:
         """Of the same format and so many rows, to be `put`."""
         found = {name: part.new_empty(rows, *part.shape[1:]) for name, part in self._tensors().items()}
         return replace(self, **found)
 
-    def put(self, first: int, rows: Planes) -> None:
+    def put(self, first: int, rows: QuantizedMatrix) -> None:
         """Writes some rows of the same format, from row `first` on."""
         for name, part in rows._tensors().items():
             getattr(self, name)[first : first + rows.rows] = part
 
-    def to(self, device: torch.device) -> Planes:
+    def to(self, device: torch.device) -> QuantizedMatrix:
         """On another device."""
         return replace(self, **{name: part.to(device) for name, part in self._tensors().items()})
 
@@ -110,9 +110,9 @@ class Planes:
         return codes.view(self.rows, -1).view(torch.int8)
 
 
-def stacked(parts: Sequence[Planes]) -> list[Planes]:
+def stacked(parts: Sequence[QuantizedMatrix]) -> list[QuantizedMatrix]:
     """Neighbours of one format as one matrix above the other."""
-    found: list[Planes] = []
+    found: list[QuantizedMatrix] = []
     for part in parts:
         if found and _format(found[-1]) == _format(part):
             last = found.pop()._tensors()
@@ -123,7 +123,7 @@ def stacked(parts: Sequence[Planes]) -> list[Planes]:
     return found
 
 
-def _format(planes: Planes) -> tuple[object, ...]:
+def _format(planes: QuantizedMatrix) -> tuple[object, ...]:
     return planes.bits, planes.group, planes.columns, planes.middle, tuple(planes._tensors())
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.shared.quantized import SPAN, Planes
+from core.backend.shared.quantized import SPAN, QuantizedMatrix
 
 # bits, codes of a group, whether groups have integer steps
 Kind = tuple[int, int, bool]
 KINDS: tuple[Kind, ...] = ((4, 32, False), (4, 32, True), (5, 32, True), (6, 16, True), (8, 32, False))
 
 
-def example(kind: Kind, dice: torch.Generator, *, rows: int = 5, columns: int = 512) -> Planes:
+def example(kind: Kind, dice: torch.Generator, *, rows: int = 5, columns: int = 512) -> QuantizedMatrix:
     """A matrix of that kind, with an offset unless its groups are of 16 or its codes of 8 bits."""
     bits, group, stepped = kind
 
@@ -28,7 +28,7 @@ def example(kind: Kind, dice: torch.Generator, *, rows: int = 5, columns: int = 
     low = codes(columns, -128, 128, torch.int8) if wide else codes(columns // 2, 0, 256, torch.uint8)
     high = codes(columns * (bits - 4) // 8, 0, 256, torch.uint8) if bits in (5, 6) else None
     with_offset = group == 32 and not wide
-    return Planes(
+    return QuantizedMatrix(
         bits,
         group,
         low,

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 STEP = 128
 
 
-class Product(Protocol):
+class ScaledProduct(Protocol):
     """a [b, n, m] @ b [b, m, o] summed in fp32 -> fp32 [b, n, o]."""
 
     def __call__(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor: ...
@@ -33,7 +33,7 @@ def by_float(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.bmm(a.float(), b.float())
 
 
-def choose(device: torch.device, dtype: torch.dtype) -> Product:
+def choose_product(device: torch.device, dtype: torch.dtype) -> ScaledProduct:
     """The product that leaves its factors as they are, where this device has it and it is right."""
     if dtype == torch.float32:
         return by_float  # copies nothing then
@@ -50,7 +50,7 @@ def choose(device: torch.device, dtype: torch.dtype) -> Product:
 
 
 def attend_slots(
-    product: Product, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slots: torch.Tensor
+    product: ScaledProduct, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, slots: torch.Tensor
 ) -> torch.Tensor:
     """See Backend.attend_slots. Scores and softmax in fp32."""
     n, heads, head_dim = q.shape

@@ -9,9 +9,9 @@ import re
 import zipfile
 from pathlib import Path
 
-from core.documents.files.zipped import ARCHIVES, books_in
+from core.documents.files.zipped import ARCHIVES, book_entries
 from core.errors import DocumentError
-from core.text.words import sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 
@@ -136,7 +136,7 @@ def _unsupported(path: Path, what: str, remedy: str) -> DocumentError:
         ".txt": _("{name} is not a text file: it is {what}."),
         ".docx": _("{name} is not a valid DOCX: it is {what}."),
     }.get(path.suffix.lower(), _("{name} is not supported: it is {what}."))
-    return DocumentError(sentences(said.format(name=path.name, what=what), remedy))
+    return DocumentError(joined_sentences(said.format(name=path.name, what=what), remedy))
 
 
 def _looks_binary(data: bytes) -> bool:
@@ -184,7 +184,7 @@ def _inside_zip(data: bytes, path: Path) -> str:
         ("ppt/", _("{name} is a presentation, not a book.")),
     ):
         if any(name.startswith(folder) for name in names):
-            raise DocumentError(sentences(said.format(name=path.name), supported()))
+            raise DocumentError(joined_sentences(said.format(name=path.name), supported()))
     if "content.xml" in names and "mimetype" in names:
         return "odt"
     return _archive(names, path)
@@ -207,7 +207,7 @@ def _word(path: Path) -> str:
 
 def _archive(names: set[str], path: Path) -> str:
     """ "zip" when there is something in it that may be a book."""
-    if books_in(sorted(names)):
+    if book_entries(sorted(names)):
         return "zip"
     if any(name.lower().endswith((".jpg", ".jpeg", ".png", ".webp", ".gif")) for name in names):
         said = _(
@@ -219,4 +219,4 @@ def _archive(names: set[str], path: Path) -> str:
         said = _("{name} is an archive with another archive in it. Unpack it first.")
         raise DocumentError(said.format(name=path.name))
     said = _("{name} is not a valid EPUB: it is a zip archive without a book in it.")
-    raise DocumentError(sentences(said.format(name=path.name), supported()))
+    raise DocumentError(joined_sentences(said.format(name=path.name), supported()))

@@ -14,7 +14,7 @@ ARCHIVES = (".zip", ".rar", ".7z", ".gz", ".tar", ".cbz")
 _LIMITS = ArchiveLimits(entry_bytes=256 << 20, read_bytes=256 << 20)
 
 
-def books_in(names: list[str]) -> list[str]:
+def book_entries(names: list[str]) -> list[str]:
     """The entries that look like books, without the notes that lie beside them."""
     found = [
         name
@@ -28,7 +28,7 @@ def books_in(names: list[str]) -> list[str]:
 def only_book(data: bytes, path: Path) -> tuple[bytes, str]:
     """(bytes, name) of the one book in the archive. Raises DocumentError when there are several."""
     archive = SafeArchive(data, path.name, _LIMITS)
-    books = books_in(list(archive.names))
+    books = book_entries(list(archive.names))
     if len(books) != 1:
         raise DocumentError(
             _("{name} is a zip archive with {count} books in it. Unpack it and choose one.").format(

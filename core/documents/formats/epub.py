@@ -14,8 +14,8 @@ from lxml import etree
 from core.documents.files.archive import SafeArchive
 from core.documents.files.clean import one_line
 from core.documents.files.decode import decode_markup
-from core.documents.formats.html import Page, parse, walk
-from core.documents.structure.blocks import Block, Manuscript, Mark
+from core.documents.formats.html import HtmlFile, parse, walk
+from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.errors import DocumentError
 from core.events import Progress
 from core.text.words import translated as _
@@ -56,7 +56,7 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
     _refuse_drm(archive, name)
     reader = _Reader(archive)
     book = reader.load()
-    pages: dict[str, tuple[int, Page]] = {}
+    pages: dict[str, tuple[int, HtmlFile]] = {}
     blocks: list[Block] = []
     items = reader.spine_items()
     for position, item_name in enumerate(items):
@@ -217,7 +217,7 @@ class _Reader(ebooklib_epub.EpubReader):
                 self._documents.setdefault(self.path(item.file_name), item.content)
         return [self.path(item.file_name) for item in texts]
 
-    def page(self, name: str) -> Page | None:
+    def page(self, name: str) -> HtmlFile | None:
         """The blocks of one text file; None when it cannot be read."""
         data = self._documents.get(name) or self.read_file(name)
         if not data:
@@ -315,18 +315,20 @@ def _with_targets(entries: list[tuple[str, int, str]]) -> list[tuple[str, int, s
     return result[::-1]
 
 
-def _mark(title: str, level: int, target: str, pages: dict[str, tuple[int, Page]], total: int) -> Mark | None:
+def _mark(
+    title: str, level: int, target: str, pages: dict[str, tuple[int, HtmlFile]], total: int
+) -> ContentsEntry | None:
     """The mark an entry stands for; an anchor that does not exist means the start of its file."""
     name, _, anchor = target.partition("#")
     if name not in pages:
         return None
     first, page = pages[name]
     block = first + page.anchors.get(anchor, 0)
-    return Mark(title, level, min(block, total - 1))
+    return ContentsEntry(title, level, min(block, total - 1))
 
 
 def _printed_pages(
-    blocks: list[Block], pages: dict[str, tuple[int, Page]]
+    blocks: list[Block], pages: dict[str, tuple[int, HtmlFile]]
 ) -> tuple[list[Block], tuple[str, ...]]:
     """Page breaks of the printed edition, where the book carries them, as page starts with labels."""
     breaks = [

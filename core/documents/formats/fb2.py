@@ -7,8 +7,8 @@ import re
 from lxml import etree
 
 from core.documents.files.decode import decode_markup
-from core.documents.formats.markup import Collector, attribute, local, steps, text_of, tree_of
-from core.documents.structure.blocks import Manuscript, Mark
+from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
+from core.documents.structure.blocks import ContentsEntry, Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -40,10 +40,10 @@ def read_fb2(data: bytes, name: str) -> Manuscript:
 def _walked(root: etree._Element) -> Collector:
     found = Collector()
     depth, heading, notes = 0, 0, False
-    for event, name, element in steps(root, _SKIPPED):
+    for event, name, element in markup_events(root, _SKIPPED):
         if event == "start":
             if name == "body" and attribute(element, "name"):
-                found.marks.append(Mark("Notes", 1, len(found.blocks)))
+                found.marks.append(ContentsEntry("Notes", 1, len(found.blocks)))
                 depth, notes = 1, True
             depth += name == "section"
             if name == "title":

@@ -13,7 +13,7 @@ from lxml import html as lxml_html
 
 from core.documents.files.clean import one_line, paragraph, repair_mojibake
 from core.documents.files.decode import decode_markup
-from core.documents.structure.blocks import Block, Manuscript, Mark
+from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.text.words import translated as _
 
 BY_HAND = 7  # below all marked headings: a line set in bold, or of a class that is called a title
@@ -98,7 +98,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 @dataclass(slots=True)
-class Page:
+class HtmlFile:
     """One file's blocks. `anchors`: id -> index of the block it stands in; `page_breaks`: (block, label) of
     printed pages.
     """
@@ -173,7 +173,7 @@ def _without_doctype(text: str) -> str:
     return text[: found.start()] + text[close + 1 :] if close >= 0 else text
 
 
-def walk(root: etree._Element, linked: Iterable[str] = ()) -> Page:
+def walk(root: etree._Element, linked: Iterable[str] = ()) -> HtmlFile:
     """The blocks in document order. `linked`: the style sheets that the page names.
 
     Iterative: nesting as deep as the parser allows costs no stack.
@@ -210,7 +210,7 @@ def _hiding(css: str) -> frozenset[str]:
     )
 
 
-def _walked(root: etree._Element, hidden: frozenset[str]) -> Page:
+def _walked(root: etree._Element, hidden: frozenset[str]) -> HtmlFile:
     walker = _Walker(hidden)
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if isinstance(element.tag, str):
@@ -228,7 +228,7 @@ class _Walker:
 
     def __init__(self, hidden: frozenset[str]) -> None:
         """`hidden`: classes that the style sheet does not show."""
-        self.page = Page()
+        self.page = HtmlFile()
         self._hidden = hidden
         self.waiting: list[str] = []  # anchors of the block that is being collected
         self._parts: list[str] = []
@@ -342,18 +342,18 @@ def _entity(match: re.Match[str], declared: set[str]) -> str:
     return html.entities.html5.get(name + ";", match.group(0).replace("&", "&amp;"))
 
 
-def _contents(root: etree._Element, page: Page) -> list[Mark]:
+def _contents(root: etree._Element, page: HtmlFile) -> list[ContentsEntry]:
     """The page's own table of contents: links that walk forward to the headings they name. Empty when there
     are few of them.
     """
-    marks: list[Mark] = []
+    marks: list[ContentsEntry] = []
     for link in root.iter("a", "{*}a"):
         href, title = str(link.get("href") or ""), one_line("".join(link.itertext()))
         block = page.anchors.get(href[1:]) if href.startswith("#") else None
         if block is None or not any(map(str.isalpha, title)) or (marks and block <= marks[-1].block):
             continue
         if any(_heads(page.blocks[index], title) for index in range(block, min(block + 2, len(page.blocks)))):
-            marks.append(Mark(title, 1, block))
+            marks.append(ContentsEntry(title, 1, block))
     return marks if len(marks) >= 3 else []
 
 

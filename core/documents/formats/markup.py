@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from core.documents.files.clean import paragraph
-from core.documents.structure.blocks import Block, Mark
+from core.documents.structure.blocks import Block, ContentsEntry
 
 _PARSER_LIMITS = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 
@@ -39,7 +39,7 @@ def text_of(element: etree._Element) -> str:
     return " ".join("".join(element.itertext()).split())
 
 
-def steps(root: etree._Element, skipped: frozenset[str]) -> Iterator[tuple[str, str, etree._Element]]:
+def markup_events(root: etree._Element, skipped: frozenset[str]) -> Iterator[tuple[str, str, etree._Element]]:
     """("start" | "end", local name, element) in document order, without the `skipped` elements' insides, of
     which the tails are given as ("tail", "", element).
     """
@@ -60,7 +60,7 @@ class Collector:
     """Blocks and marks while a tree is walked."""
 
     blocks: list[Block] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[ContentsEntry] = field(default_factory=list)
     _parts: list[str] = field(default_factory=list)
 
     def add(self, text: str | None) -> None:
@@ -79,5 +79,5 @@ class Collector:
         if not text:
             return
         if marked:
-            self.marks.append(Mark(" ".join(text.split()), marked, len(self.blocks)))
+            self.marks.append(ContentsEntry(" ".join(text.split()), marked, len(self.blocks)))
         self.blocks.append(Block(text, heading))

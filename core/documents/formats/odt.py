@@ -5,7 +5,7 @@ from __future__ import annotations
 from lxml import etree
 
 from core.documents.files.archive import SafeArchive
-from core.documents.formats.markup import Collector, attribute, local, steps, text_of, tree_of
+from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
 from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
@@ -45,7 +45,7 @@ def read_odt(data: bytes, name: str) -> Manuscript:
 def _walked(root: etree._Element) -> Collector:
     found = Collector()
     notes: list[str] = []
-    for event, name, element in steps(root, _SKIPPED - {"note"}):
+    for event, name, element in markup_events(root, _SKIPPED - {"note"}):
         if event == "start":
             if name == "note":
                 label = next((text_of(part) for part in element if local(part) == "note-citation"), "")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.documents.pdf.page import Line
+from core.documents.pdf.page import LinePiece
 from core.documents.structure.headings import to_number
 
 _WINDOW = 12  # pages to either side that are compared
@@ -22,14 +22,14 @@ class _Edge:
 
     page: int
     side: str  # "top" | "bottom"
-    line: Line
+    line: LinePiece
     words: str
     numbers: tuple[tuple[bool, int], ...]
 
 
 def without_furniture(
-    pages: Sequence[list[Line]], body_size: float
-) -> tuple[list[list[Line]], dict[int, str]]:
+    pages: Sequence[list[LinePiece]], body_size: float
+) -> tuple[list[list[LinePiece]], dict[int, str]]:
     """The pages without running heads and page numbers, and the printed page number of each page where one
     was found.
 
@@ -54,7 +54,7 @@ def without_furniture(
     return result, printed
 
 
-def _edges(lines: list[Line], page: int) -> list[_Edge]:
+def _edges(lines: list[LinePiece], page: int) -> list[_Edge]:
     ends = [("top", lines[0]), ("bottom", lines[-1])] if lines else []
     return [
         _Edge(page, side, line, _words(line.text), _numbers(line.text, page))

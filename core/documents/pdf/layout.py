@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, Line, merged
+from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, LinePiece, merged_pieces
 
 _MIN_COLUMN_LINES = 4
 _NOTE_START = re.compile(
@@ -22,7 +22,7 @@ class Region:
     at the margin.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[LinePiece, ...]
     left: float
     right: float
     leading: float
@@ -34,11 +34,11 @@ class PageLayout:
     """A page's regions in reading order and its footnotes, each as (mark, lines)."""
 
     regions: tuple[Region, ...]
-    notes: tuple[tuple[str, tuple[Line, ...]], ...] = ()
+    notes: tuple[tuple[str, tuple[LinePiece, ...]], ...] = ()
     gutter: float | None = None  # where the page's right column begins
 
 
-def body_size(pages: Sequence[list[Line]]) -> float:
+def body_size(pages: Sequence[list[LinePiece]]) -> float:
     """The font size most of the text is set in."""
     weights: Counter[float] = Counter()
     for lines in pages:
@@ -47,8 +47,8 @@ def body_size(pages: Sequence[list[Line]]) -> float:
     return weights.most_common(1)[0][0] if weights else 10.0
 
 
-def lay_out(
-    pieces: list[Line], *, body: float, width: float = 0.0, gutters: Sequence[float] = ()
+def page_layout(
+    pieces: list[LinePiece], *, body: float, width: float = 0.0, gutters: Sequence[float] = ()
 ) -> PageLayout:
     """Regions and footnotes of one page without furniture.
 
@@ -59,14 +59,14 @@ def lay_out(
     gutter = _gutter(pieces)
     if gutter is None:
         gutter = next((hint for hint in gutters if _fits_gutter(pieces, hint)), None)
-    regions = [_region(merged(column), width) for column in _columns(pieces, gutter) if column]
+    regions = [_region(merged_pieces(column), width) for column in _columns(pieces, gutter) if column]
     return PageLayout(tuple(regions), notes, gutter)
 
 
 # ---- columns ----
 
 
-def _fits_gutter(pieces: list[Line], gutter: float) -> bool:
+def _fits_gutter(pieces: list[LinePiece], gutter: float) -> bool:
     """Some lines begin just right of the gutter, others end before it, none but a title crosses."""
     right = [line for line in pieces if line.x0 > gutter - 3]
     usual = median(line.size for line in pieces) if pieces else 0.0
@@ -77,13 +77,13 @@ def _fits_gutter(pieces: list[Line], gutter: float) -> bool:
     )
 
 
-def _columns(pieces: list[Line], gutter: float | None, depth: int = 0) -> list[list[Line]]:
+def _columns(pieces: list[LinePiece], gutter: float | None, depth: int = 0) -> list[list[LinePiece]]:
     """Pieces grouped by column in reading order; lines across both columns divide the page into bands."""
     if gutter is None:
         return [pieces]
-    result: list[list[Line]] = []
-    left: list[Line] = []
-    right: list[Line] = []
+    result: list[list[LinePiece]] = []
+    left: list[LinePiece] = []
+    right: list[LinePiece] = []
 
     def close_band() -> None:
         for side in (left, right):
@@ -104,11 +104,11 @@ def _columns(pieces: list[Line], gutter: float | None, depth: int = 0) -> list[l
     return result
 
 
-def _crosses(line: Line, gutter: float) -> bool:
+def _crosses(line: LinePiece, gutter: float) -> bool:
     return line.x0 < gutter - 3 and line.x1 > gutter + 3
 
 
-def _gutter(pieces: list[Line]) -> float | None:
+def _gutter(pieces: list[LinePiece]) -> float | None:
     """The x of an empty band between two columns of text, or None for a page of one column."""
     if len(pieces) < 2 * _MIN_COLUMN_LINES:
         return None
@@ -132,14 +132,14 @@ def _gutter(pieces: list[Line]) -> float | None:
     return None
 
 
-def _side_by_side(left: list[Line], right: list[Line]) -> bool:
+def _side_by_side(left: list[LinePiece], right: list[LinePiece]) -> bool:
     top = min(max(line.y for line in left), max(line.y for line in right))
     bottom = max(min(line.y for line in left), min(line.y for line in right))
     beside = [line for line in right if bottom - 2 <= line.y <= top + 2]
     return top > bottom and len(beside) >= _MIN_COLUMN_LINES
 
 
-def _like_text(lines: list[Line]) -> bool:
+def _like_text(lines: list[LinePiece]) -> bool:
     """Lines of words, not the numbers of a table or the page numbers of a contents list."""
     return median(sum(map(str.isalpha, line.text)) for line in lines) >= 8
 
@@ -147,7 +147,7 @@ def _like_text(lines: list[Line]) -> bool:
 # ---- margins ----
 
 
-def _region(lines: list[Line], width: float) -> Region:
+def _region(lines: list[LinePiece], width: float) -> Region:
     starts = Counter(round(line.x0) for line in lines)
     enough = max(1, len(lines) // 10) if len(lines) >= 8 else 1
     left = min(start for start in starts if starts[start] + starts[start + 1] + starts[start - 1] >= enough)
@@ -164,7 +164,7 @@ def _region(lines: list[Line], width: float) -> Region:
     return Region(tuple(lines), left, right, leading, _hangs(lines, left, right))
 
 
-def _hangs(lines: list[Line], left: float, right: float) -> bool:
+def _hangs(lines: list[LinePiece], left: float, right: float) -> bool:
     full = [
         (upper, lower)
         for upper, lower in zip(lines, lines[1:], strict=False)
@@ -177,7 +177,7 @@ def _hangs(lines: list[Line], left: float, right: float) -> bool:
 # ---- drop capitals ----
 
 
-def with_drop_capitals(pieces: list[Line], body: float, known: Counter[str]) -> list[Line]:
+def with_drop_capitals(pieces: list[LinePiece], body: float, known: Counter[str]) -> list[LinePiece]:
     """A large first letter joined to its word, the lines beside it moved back to the margin."""
     result = list(pieces)
     for capital in pieces:
@@ -213,10 +213,10 @@ def _capital_joined(capital: str, text: str, known: Counter[str]) -> str:
 
 
 def _footnotes(
-    pieces: list[Line], body: float
-) -> tuple[list[Line], tuple[tuple[str, tuple[Line, ...]], ...]]:
+    pieces: list[LinePiece], body: float
+) -> tuple[list[LinePiece], tuple[tuple[str, tuple[LinePiece, ...]], ...]]:
     """The small lines at the foot of the page that begin with a mark, cut off and grouped by mark."""
-    lines = merged(pieces)
+    lines = merged_pieces(pieces)
     foot = len(lines)
     while foot and lines[foot - 1].size < 0.93 * body:
         foot -= 1
@@ -226,7 +226,7 @@ def _footnotes(
     if not small or len(small) > 0.7 * len(lines):
         return pieces, ()
     top = small[0].y + 0.5 * small[0].size
-    notes: list[tuple[str, list[Line]]] = []
+    notes: list[tuple[str, list[LinePiece]]] = []
     for line in small:
         found = _NOTE_START.match(line.text)
         if found and (not notes or _next_mark(notes[-1][0], found.group(1) or found.group(2))):

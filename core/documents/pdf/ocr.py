@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from core.errors import DocumentError, ScannedPages
 from core.events import Progress
 from core.paths import ROOT
-from core.text.words import sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 if TYPE_CHECKING:  # the app asks `available` without loading a PDF engine
     import pypdfium2
 
-    from core.documents.pdf.page import Line
+    from core.documents.pdf.page import LinePiece
 
 _DPI = 200
 REQUIREMENTS = ROOT / "requirements-ocr.txt"
@@ -44,12 +44,16 @@ def how_to() -> str:
 
 
 def recognise(
-    pdf: pypdfium2.PdfDocument, pages: list[list[Line]], scanned: list[int], name: str, progress: Progress
-) -> list[list[Line]]:
+    pdf: pypdfium2.PdfDocument,
+    pages: list[list[LinePiece]],
+    scanned: list[int],
+    name: str,
+    progress: Progress,
+) -> list[list[LinePiece]]:
     """The pages, with the lines of the `scanned` ones read from their pictures."""
     if not available():
         raise ScannedPages(
-            sentences(
+            joined_sentences(
                 _("{count} of {pages} pages of {name} are pictures and need OCR.").format(
                     count=len(scanned), pages=len(pages), name=name
                 ),
@@ -74,11 +78,11 @@ def recognise(
     return result
 
 
-def _line(box: object, text: str, height: float, number: int) -> Line:
+def _line(box: object, text: str, height: float, number: int) -> LinePiece:
     """A recognised line in page coordinates: four corners in pixels from the top left."""
-    from core.documents.pdf.page import Line
+    from core.documents.pdf.page import LinePiece
 
     scale = 72 / _DPI
     xs, ys = [float(corner[0]) * scale for corner in box], [float(corner[1]) * scale for corner in box]
     size = round((max(ys) - min(ys)) * 0.8)
-    return Line(text, min(xs), max(xs), height - max(ys) + 0.2 * size, float(max(1, size)), number)
+    return LinePiece(text, min(xs), max(xs), height - max(ys) + 0.2 * size, float(max(1, size)), number)

@@ -56,7 +56,7 @@ _SLANT_DEGREES = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LinePiece:
     """A piece of a printed line. x to the right, y upwards, in points; `y` is the baseline."""
 
     text: str
@@ -90,7 +90,7 @@ class PageText:
         """Free PDFium's copy of the page's text."""
         self._text_page.close()
 
-    def lines(self, *, mixed: bool = False) -> list[Line]:
+    def lines(self, *, mixed: bool = False) -> list[LinePiece]:
         """All upright lines in the file's own order; x runs in reading direction.
 
         `mixed`: the page holds lines in several directions, at which PDFium loses count of where lines end.
@@ -157,7 +157,7 @@ class PageText:
 
     # ---- lines ----
 
-    def _line(self, begin: int, end: int) -> Line | None:
+    def _line(self, begin: int, end: int) -> LinePiece | None:
         raw = self._chars[begin:end]
         text = raw.strip()
         if not text:
@@ -178,7 +178,9 @@ class PageText:
         x1 = self._right_edge(end - 1)
         if _RTL.search(text):  # its last character is the leftmost one
             x0, x1 = min(x0, self._origin(end - 1)[0]), max(x1, self._right_edge(begin))
-        return Line(self._readable(text, begin, y, size), min(x0, x1), max(x0, x1), y, size, self._number)
+        return LinePiece(
+            self._readable(text, begin, y, size), min(x0, x1), max(x0, x1), y, size, self._number
+        )
 
     def _letter(self, begin: int, end: int, near: int) -> int:
         """The index of a letter at or after `near`, else of any character."""
@@ -273,7 +275,7 @@ class PageText:
         return list(zip(edges, edges[1:], strict=False))
 
 
-def mirrored(lines: list[Line], width: float) -> list[Line]:
+def mirrored(lines: list[LinePiece], width: float) -> list[LinePiece]:
     """The lines of a page as seen in a mirror."""
     return [replace(line, x0=width - line.x1, x1=width - line.x0) for line in lines]
 
@@ -284,9 +286,9 @@ def _reads_leftwards(text: str) -> bool:
     return found > 0 and 2 * found > sum(map(str.isalpha, text))
 
 
-def merged(pieces: list[Line]) -> list[Line]:
+def merged_pieces(pieces: list[LinePiece]) -> list[LinePiece]:
     """Pieces on one baseline (a raised mark, a table cell) as one line, from top to bottom."""
-    result: list[list[Line]] = []
+    result: list[list[LinePiece]] = []
     for piece in sorted(pieces, key=lambda line: -line.y):
         group = result[-1] if result else None
         if group and _same_line(group, piece):
@@ -296,7 +298,7 @@ def merged(pieces: list[Line]) -> list[Line]:
     return [_as_one(group) for group in result]
 
 
-def _same_line(group: list[Line], piece: Line) -> bool:
+def _same_line(group: list[LinePiece], piece: LinePiece) -> bool:
     largest = max(group, key=lambda line: line.size)
     if abs(largest.y - piece.y) > 0.45 * max(largest.size, piece.size):
         return False
@@ -304,7 +306,7 @@ def _same_line(group: list[Line], piece: Line) -> bool:
     return all(piece.x0 >= other.x1 - 2 or piece.x1 <= other.x0 + 2 for other in group)
 
 
-def _as_one(group: list[Line]) -> Line:
+def _as_one(group: list[LinePiece]) -> LinePiece:
     if len(group) == 1:
         return group[0]
     group = sorted(group, key=lambda line: line.x0)

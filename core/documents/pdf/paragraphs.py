@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from core.documents.files.clean import paragraph
 from core.documents.pdf.layout import PageLayout, Region
-from core.documents.pdf.page import CJK, NOTE_CLOSE, NOTE_OPEN, Line
+from core.documents.pdf.page import CJK, NOTE_CLOSE, NOTE_OPEN, LinePiece
 from core.documents.structure.blocks import Block
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
@@ -59,10 +59,10 @@ _HEADING_SIZE = 1.15  # of the body size
 
 
 @dataclass(slots=True)
-class Placed:
+class OpenParagraph:
     """A paragraph while it grows, and where it began."""
 
-    line: Line  # its last line
+    line: LinePiece  # its last line
     region: Region
     page: int
     y: float
@@ -71,10 +71,10 @@ class Placed:
     breaks: list[tuple[int, int]] = field(default_factory=list)
     first_x0: float = 0.0
     lines: int = 1
-    notes: list[Placed] = field(default_factory=list)
+    notes: list[OpenParagraph] = field(default_factory=list)
 
 
-def vocabulary(pages: Iterable[list[Line]]) -> Counter[str]:
+def vocabulary(pages: Iterable[list[LinePiece]]) -> Counter[str]:
     """How often each word stands whole in the text: neither the end of a broken line nor the start of the one
     after.
     """
@@ -116,8 +116,8 @@ def to_blocks(
 
     `openings`: page -> heights at which the outline lets a chapter begin; no paragraph runs across one.
     """
-    done: list[Placed] = []
-    current: Placed | None = None
+    done: list[OpenParagraph] = []
+    current: OpenParagraph | None = None
     for layout in layouts:
         notes = {mark: _note(mark, lines, known) for mark, lines in layout.notes}
         for region in layout.regions:
@@ -129,7 +129,7 @@ def to_blocks(
                     or _one_after_another(current, line, following, region)
                 ):
                     done += _with_notes(current)
-                    current = Placed(
+                    current = OpenParagraph(
                         line, region, line.page, line.y, line.size, text, [(0, line.page)], line.x0
                     )
                 else:
@@ -140,14 +140,16 @@ def to_blocks(
     return _finished(done + _with_notes(current), body)
 
 
-def _begins(open_: Placed, line: Line, region: Region, body: float, openings: dict[int, list[float]]) -> bool:
+def _begins(
+    open_: OpenParagraph, line: LinePiece, region: Region, body: float, openings: dict[int, list[float]]
+) -> bool:
     return (
         _opens(openings.get(line.page, ()), open_.line, line)
         or _relation(open_, line, region, body) == "break"
     )
 
 
-def _with_notes(item: Placed | None) -> list[Placed]:
+def _with_notes(item: OpenParagraph | None) -> list[OpenParagraph]:
     return [item, *item.notes] if item else []
 
 
@@ -156,22 +158,22 @@ def _without_marks(text: str, marks: Container[str]) -> str:
     return _MARKS.sub(lambda found: "" if found.group(1) in marks else f"[{found.group(1)}]", text)
 
 
-def _opens(heights: Sequence[float], last: Line, line: Line) -> bool:
+def _opens(heights: Sequence[float], last: LinePiece, line: LinePiece) -> bool:
     """True when a chapter begins between the last line and this one."""
     return any(line.y <= height + 4 and (last.page != line.page or last.y > height + 4) for height in heights)
 
 
-def _note(mark: str, lines: tuple[Line, ...], known: Counter[str]) -> Placed:
+def _note(mark: str, lines: tuple[LinePiece, ...], known: Counter[str]) -> OpenParagraph:
     first = lines[0]
     region = Region(lines, first.x0, first.x1, first.size)
-    note = Placed(first, region, first.page, first.y, first.size, f"[{mark}] {first.text}")
+    note = OpenParagraph(first, region, first.page, first.y, first.size, f"[{mark}] {first.text}")
     for line in lines[1:]:
         _add(note, line, region, line.text, "join", known)
     note.breaks = []
     return note
 
 
-def _finished(done: list[Placed], body: float) -> tuple[list[Block], list[tuple[int, float]]]:
+def _finished(done: list[OpenParagraph], body: float) -> tuple[list[Block], list[tuple[int, float]]]:
     sizes = sorted({round(item.size) for item in done if _is_heading(item, body)}, reverse=True)
     blocks, places = [], []
     for item in done:
@@ -185,14 +187,14 @@ def _finished(done: list[Placed], body: float) -> tuple[list[Block], list[tuple[
     return blocks, places
 
 
-def _is_heading(item: Placed, body: float) -> bool:
+def _is_heading(item: OpenParagraph, body: float) -> bool:
     return item.size > _HEADING_SIZE * body and len(item.text) <= 200 and any(map(str.isalpha, item.text))
 
 
 # ---- does a line go on where the last one ended? ----
 
 
-def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
+def _relation(open_: OpenParagraph, line: LinePiece, region: Region, body: float) -> str:
     """ "join" (one sentence goes on), "line" (a line of verse or a list), or "break" (a new paragraph)."""
     last = open_.line
     same = open_.region is region
@@ -216,7 +218,9 @@ def _relation(open_: Placed, line: Line, region: Region, body: float) -> str:
     return "join"
 
 
-def _one_after_another(open_: Placed, line: Line, following: Line | None, region: Region) -> bool:
+def _one_after_another(
+    open_: OpenParagraph, line: LinePiece, following: LinePiece | None, region: Region
+) -> bool:
     """True for the indented first line of a paragraph right below a paragraph of one line, as in a dialogue:
     seen by the line after it, which goes back to the margin, or by its quotation mark. Lines indented alike
     are else a quotation or verse.
@@ -236,13 +240,13 @@ def _one_after_another(open_: Placed, line: Line, following: Line | None, region
     return back or line.text.startswith(("“", '"', "„", "«", "—"))
 
 
-def _centred(line: Line, region: Region) -> bool:
+def _centred(line: LinePiece, region: Region) -> bool:
     inside = line.x0 > region.left + 2 * line.size and line.x1 < region.right - 2 * line.size
     off_centre = (line.x0 + line.x1) / 2 - (region.left + region.right) / 2
     return inside and abs(off_centre) < 0.05 * (region.right - region.left)
 
 
-def _ends_early(last: Line, region: Region, line: Line) -> bool:
+def _ends_early(last: LinePiece, region: Region, line: LinePiece) -> bool:
     """The next line's first word would have fitted: the last line was ended on purpose."""
     letter = (last.x1 - last.x0) / max(1, len(last.text))
     word = line.text[:1] if _CJK.match(line.text) else line.text.split(" ", 1)[0]
@@ -252,7 +256,9 @@ def _ends_early(last: Line, region: Region, line: Line) -> bool:
 # ---- joining ----
 
 
-def _add(open_: Placed, line: Line, region: Region, text: str, how: str, known: Counter[str]) -> None:
+def _add(
+    open_: OpenParagraph, line: LinePiece, region: Region, text: str, how: str, known: Counter[str]
+) -> None:
     if how == "line":
         joined = open_.text + "\n"
     else:

@@ -14,12 +14,12 @@ import pypdfium2
 
 from core.documents.files.clean import one_line
 from core.documents.pdf.furniture import without_furniture
-from core.documents.pdf.layout import PageLayout, body_size, lay_out, with_drop_capitals
-from core.documents.pdf.page import Line, merged
+from core.documents.pdf.layout import PageLayout, body_size, page_layout, with_drop_capitals
+from core.documents.pdf.page import LinePiece, merged_pieces
 from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
 from core.documents.pdf.rotated import TurnedPage, page_lines
-from core.documents.pdf.unreadable import Unread, find_unread
-from core.documents.structure.blocks import Block, Manuscript, Mark
+from core.documents.pdf.unreadable import UnreadablePages, find_unread
+from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.documents.structure.body import title_key
 from core.documents.structure.headings import read_heading
 from core.errors import DocumentError, PasswordNeeded
@@ -63,14 +63,14 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         pages = [page.lines for page in seen]
         known = _part_glued_words(pdf, pages)
         body = body_size(pages)
-        lines, printed = without_furniture([merged(page) for page in pages], body)
+        lines, printed = without_furniture([merged_pieces(page) for page in pages], body)
         unread = find_unread(pdf, seen, lines, name)
         warnings = unread.warnings()
         if ocr and unread.for_ocr:
             pages, said = _by_ocr(pdf, pages, unread, name, progress)
             warnings = (said, *unread.slanted_warning())
             known, body = vocabulary(pages), body_size(pages)
-            lines, printed = without_furniture([merged(page) for page in pages], body)
+            lines, printed = without_furniture([merged_pieces(page) for page in pages], body)
         else:
             unread.refuse(name)
             for number in unread.garbled:
@@ -147,7 +147,7 @@ def _page(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None 
         return TurnedPage([])
 
 
-def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Counter[str]:
+def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[LinePiece]]) -> Counter[str]:
     """The book's words. Pages on which some may have run together, as happens in tight settings, are read
     again in place.
     """
@@ -172,8 +172,12 @@ def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[Line]]) -> Co
 
 
 def _by_ocr(
-    pdf: pypdfium2.PdfDocument, pages: list[list[Line]], unread: Unread, name: str, progress: Progress
-) -> tuple[list[list[Line]], str]:
+    pdf: pypdfium2.PdfDocument,
+    pages: list[list[LinePiece]],
+    unread: UnreadablePages,
+    name: str,
+    progress: Progress,
+) -> tuple[list[list[LinePiece]], str]:
     """The pages with what was unread read by OCR, and what to tell of it."""
     from core.documents.pdf.ocr import recognise
 
@@ -182,7 +186,7 @@ def _by_ocr(
     return recognise(pdf, pages, unread.for_ocr, name, progress), said.format(count=count)
 
 
-def _kept(pieces: list[Line], clean: list[Line]) -> list[Line]:
+def _kept(pieces: list[LinePiece], clean: list[LinePiece]) -> list[LinePiece]:
     """The pieces of a page that lie between what is left of it when running heads and page numbers are
     gone.
     """
@@ -193,17 +197,17 @@ def _kept(pieces: list[Line], clean: list[Line]) -> list[Line]:
 
 
 def _laid_out(
-    pages: list[list[Line]], body: float, openings: dict[int, list[float]], known: Counter[str]
+    pages: list[list[LinePiece]], body: float, openings: dict[int, list[float]], known: Counter[str]
 ) -> tuple[list[Block], list[tuple[int, float]]]:
     whole = [with_drop_capitals(page, body, known) for page in pages]
-    first = [lay_out(page, body=body) for page in whole]
+    first = [page_layout(page, body=body) for page in whole]
     widths = [
         region.right - region.left for layout in first for region in layout.regions if len(region.lines) >= 12
     ]
     gutters = Counter(round(layout.gutter) for layout in first if layout.gutter is not None)
     usual = [gutter for gutter, count in gutters.most_common(4) if count >= 3]
     layouts = [
-        lay_out(page, body=body, width=median(widths), gutters=usual)
+        page_layout(page, body=body, width=median(widths), gutters=usual)
         if _unsure(layout, usual) and widths
         else layout
         for page, layout in zip(whole, first, strict=True)
@@ -267,7 +271,9 @@ def _outline(reader: pypdf.PdfReader) -> list[_Entry]:
     return entries
 
 
-def _marks(outline: list[_Entry], blocks: list[Block], places: list[tuple[int, float]]) -> list[Mark]:
+def _marks(
+    outline: list[_Entry], blocks: list[Block], places: list[tuple[int, float]]
+) -> list[ContentsEntry]:
     """Where in the text each outline entry points: the block with its words, else the first one below its
     place.
     """
@@ -293,7 +299,7 @@ def _marks(outline: list[_Entry], blocks: list[Block], places: list[tuple[int, f
             named = below  # "Part I" stands above the name
         chosen = named[0] if named else below[0] if below else following
         if chosen is not None:
-            marks.append(Mark(title, level, chosen))
+            marks.append(ContentsEntry(title, level, chosen))
     return marks
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pypdfium2
 
-from core.documents.pdf.page import Line, PageText
+from core.documents.pdf.page import LinePiece, PageText
 
 # letters in another direction that are more than a stamp or a watermark
 _STAMP_LETTERS = 80
@@ -20,7 +20,7 @@ _STAMP_LETTERS = 80
 class TurnedPage:
     """A page's lines. `turned`: places are not those of the page as stored; `lost`: letters left out."""
 
-    lines: list[Line]
+    lines: list[LinePiece]
     turned: bool = False
     lost: int = 0
 
@@ -47,7 +47,7 @@ def page_lines(page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | Non
 
 def _read(
     page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None, *, mixed: bool = False
-) -> tuple[list[Line], dict[int | None, int]]:
+) -> tuple[list[LinePiece], dict[int | None, int]]:
     text = PageText(page, number, glued)
     try:
         return text.lines(mixed=mixed), dict(text.turned)
@@ -55,7 +55,7 @@ def _read(
         text.close()
 
 
-def _stacked(views: list[list[Line]]) -> list[Line]:
+def _stacked(views: list[list[LinePiece]]) -> list[LinePiece]:
     """One page of the views, each below the one before."""
     result = list(views[0])
     for view in views[1:]:

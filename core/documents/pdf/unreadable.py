@@ -13,10 +13,10 @@ import pypdfium2
 
 from core.documents.legible import is_legible
 from core.documents.pdf.ocr import how_to
-from core.documents.pdf.page import Line
+from core.documents.pdf.page import LinePiece
 from core.documents.pdf.rotated import TurnedPage
 from core.errors import DocumentError, ScannedPages
-from core.text.words import sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -28,7 +28,7 @@ _SHOWN_NUMBERS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadablePages:
     """Page indices by what is wrong with them. `empty` pages hold no text, with or without anything else;
     `thin` ones a picture as large as the page and far less text than the book's other pages.
     """
@@ -58,24 +58,26 @@ class Unread:
         else:
             said = _("{count} of {pages} pages of {name} are pictures without a text layer, as in a scan.")
         count = max(len(self.garbled), len(self.pictures))
-        raise ScannedPages(sentences(said.format(count=count, pages=self.pages, name=name), how_to()))
+        raise ScannedPages(joined_sentences(said.format(count=count, pages=self.pages, name=name), how_to()))
 
     def warnings(self) -> tuple[str, ...]:
         """What to tell of the pages that were left out."""
         said = []
         if len(self.pictures) > _PLATES:
             left_out = _("{count} of {pages} pages are pictures without text and were left out.")
-            said.append(sentences(left_out.format(count=len(self.pictures), pages=self.pages), how_to()))
+            said.append(
+                joined_sentences(left_out.format(count=len(self.pictures), pages=self.pages), how_to())
+            )
         if len(self.thin) > _PLATES:
             little = _("{count} of {pages} pages are pictures with little text; what they show was not read.")
-            said.append(sentences(little.format(count=len(self.thin), pages=self.pages), how_to()))
+            said.append(joined_sentences(little.format(count=len(self.thin), pages=self.pages), how_to()))
         if self.garbled:
             left_out = _n(
                 "{count} page was left out because its letters make no words (page {numbers}).",
                 "{count} pages were left out because their letters make no words (pages {numbers}).",
                 len(self.garbled),
             ).format(count=len(self.garbled), numbers=_numbers(self.garbled))
-            said.append(sentences(left_out, how_to()))
+            said.append(joined_sentences(left_out, how_to()))
         return (*said, *self.slanted_warning())
 
     def slanted_warning(self) -> tuple[str, ...]:
@@ -87,8 +89,8 @@ class Unread:
 
 
 def find_unread(
-    pdf: pypdfium2.PdfDocument, pages: Sequence[TurnedPage], lines: Sequence[list[Line]], name: str
-) -> Unread:
+    pdf: pypdfium2.PdfDocument, pages: Sequence[TurnedPage], lines: Sequence[list[LinePiece]], name: str
+) -> UnreadablePages:
     """What of the book cannot be read. `lines`: of each page, without running heads and page numbers.
 
     Raises DocumentError for a file without any text or picture.
@@ -108,7 +110,7 @@ def find_unread(
         number for number, page in enumerate(lines) if not is_legible("\n".join(line.text for line in page))
     )
     slanted = tuple(number for number, page in enumerate(pages) if page.lost)
-    return Unread(
+    return UnreadablePages(
         pages=len(pages),
         empty=len(empty),
         pictures=pictures,

@@ -11,9 +11,9 @@ from core.documents.legible import is_legible
 from core.documents.structure.blocks import Block, Manuscript
 from core.documents.structure.body import Body
 from core.documents.structure.matter import gutenberg_cuts, gutenberg_fields
-from core.documents.structure.parts import Part, even_parts
+from core.documents.structure.parts import SectionStart, even_parts
 from core.documents.structure.readings import best_parts
-from core.text.words import sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 # what programs write where nobody was named; "Anonymous" is how books say it
@@ -62,7 +62,7 @@ def _doubts(text: str) -> tuple[str, ...]:
     if is_legible(text[:_SAMPLE_CHARS]):
         return ()
     return (
-        sentences(
+        joined_sentences(
             _("The letters of this text make no words: its encoding is unknown, or it is no text."),
             _("Save the book anew from the program it comes from, or take another format of it."),
         ),
@@ -88,22 +88,22 @@ def _page_starts(
     return tuple(result)
 
 
-def _parts(manuscript: Manuscript, blocks: Sequence[Block], title: str) -> list[Part]:
+def _parts(manuscript: Manuscript, blocks: Sequence[Block], title: str) -> list[SectionStart]:
     if not blocks:
-        return [Part(title, 1, 0, "chapter")]
+        return [SectionStart(title, 1, 0, "chapter")]
     body = Body(blocks, *gutenberg_cuts(blocks))
     parts = best_parts(manuscript.marks, body) or even_parts(body, title)
     if parts[0].start > body.first:
         parts.insert(0, _opening(body, parts[0].start, title))
     if body.first:
-        parts.insert(0, Part("Project Gutenberg header", 1, 0, "front"))
+        parts.insert(0, SectionStart("Project Gutenberg header", 1, 0, "front"))
     if body.last < len(blocks):
-        parts.append(Part("Project Gutenberg licence", 1, body.last, "back"))
+        parts.append(SectionStart("Project Gutenberg licence", 1, body.last, "back"))
     return parts
 
 
-def _opening(body: Body, end: int, title: str) -> Part:
+def _opening(body: Body, end: int, title: str) -> SectionStart:
     """What stands before the first mark: a title page, or a large part of the book."""
     words = body.words(body.first, end)
     large = words > 300 and words > 0.15 * body.words(0, len(body.blocks))
-    return Part(title if large else "Front matter", 1, body.first, "chapter" if large else "front")
+    return SectionStart(title if large else "Front matter", 1, body.first, "chapter" if large else "front")

@@ -19,7 +19,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ContentsEntry:
     """An entry of the table of contents: the section begins with block number `block`."""
 
     title: str
@@ -35,7 +35,7 @@ class Manuscript:
     blocks: list[Block]
     title: str = ""
     author: str = ""
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[ContentsEntry] = field(default_factory=list)
     # as many as the file has pages; empty when it has none or no labels
     page_labels: tuple[str, ...] = ()
     pages: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from core.documents.structure.blocks import Block, Mark
+from core.documents.structure.blocks import Block, ContentsEntry
 from core.documents.structure.headings import Heading, read_heading
 from core.documents.word_count import count_words
 
@@ -49,7 +49,7 @@ class Body:
         """The words of the whole book."""
         return self.words(self.first, self.last)
 
-    def has_text(self, mark: Mark, end: int, words: int) -> bool:
+    def has_text(self, mark: ContentsEntry, end: int, words: int) -> bool:
         """More than `words` words of running text from the mark to block `end`, besides its own heading."""
         key = title_key(mark.title)
         count = 0

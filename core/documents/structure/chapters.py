@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from core.documents.structure.blocks import Block, Mark
+from core.documents.structure.blocks import Block, ContentsEntry
 from core.documents.structure.body import Body, title_key
 from core.documents.structure.headings import Heading, read_heading
 
@@ -28,7 +28,7 @@ Numbered = tuple[int, Heading]  # a block and the heading it may be
 # ---- a printed list of contents ----
 
 
-def by_contents_page(body: Body) -> list[Mark]:
+def by_contents_page(body: Body) -> list[ContentsEntry]:
     """The entries of a contents list whose headings come again in the body, in order."""
     blocks, first, last = body.blocks, body.first, body.last
     start = next(
@@ -47,7 +47,7 @@ def by_contents_page(body: Body) -> list[Mark]:
         found = _match_entries(blocks, entries, start + 1, last) if len(found) < 3 else found
     if len(found) < 3 or len(found) < 0.7 * len(entries):
         return []
-    return [Mark("Contents", 1, start), *found]
+    return [ContentsEntry("Contents", 1, start), *found]
 
 
 def _contents_entries(blocks: Sequence[Block], start: int, last: int) -> tuple[list[str], int]:
@@ -73,7 +73,7 @@ def _begins_body(blocks: Sequence[Block], index: int, last: int, seen: set[str])
     return index + 1 < last and title_key(blocks[index].text + " " + blocks[index + 1].text) in seen
 
 
-def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last: int) -> list[Mark]:
+def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last: int) -> list[ContentsEntry]:
     """Each entry's heading in the body, in order. An entry with no heading is left out."""
     keys = [title_key(block.text) if len(block.text) <= 200 else "" for block in blocks[start:last]]
     names = [_name(block.text) if key else "" for block, key in zip(blocks[start:last], keys, strict=True)]
@@ -81,7 +81,7 @@ def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last
         key + following if key and following else ""
         for key, following in zip(keys, keys[1:] + [""], strict=True)
     ]
-    marks: list[Mark] = []
+    marks: list[ContentsEntry] = []
     position = 0
     for entry in entries:
         key = title_key(entry)
@@ -96,7 +96,7 @@ def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last
             None,
         )
         if hit is not None:
-            marks.append(Mark(" ".join(entry.split()), 1, start + hit))
+            marks.append(ContentsEntry(" ".join(entry.split()), 1, start + hit))
             position = hit + 1
     return marks
 
@@ -110,7 +110,7 @@ def _name(text: str) -> str:
 # ---- headings the file itself marks (HTML h1-h6, Markdown #, Word styles, large type) ----
 
 
-def by_marked_headings(body: Body) -> list[Mark]:
+def by_marked_headings(body: Body) -> list[ContentsEntry]:
     """The headings down to the level of the chapters."""
     blocks, first, last = body.blocks, body.first, body.last
     headings = [(index, blocks[index]) for index in range(first, last) if blocks[index].heading]
@@ -126,7 +126,7 @@ def by_marked_headings(body: Body) -> list[Mark]:
     }
     once_on_top = sum(block.heading == min(ranks) for _, block in chosen) == 1 and len(ranks) > 1
     return [
-        Mark(" ".join(block.text.split()), max(1, ranks[block.heading] - once_on_top), index)
+        ContentsEntry(" ".join(block.text.split()), max(1, ranks[block.heading] - once_on_top), index)
         for index, block in chosen
     ]
 
@@ -158,7 +158,7 @@ def labelled_lines(body: Body) -> list[int]:
     return found if found and body.words(found[0], found[-1]) > 0.4 * body.total else []
 
 
-def by_labels(body: Body) -> list[Mark]:
+def by_labels(body: Body) -> list[ContentsEntry]:
     """Lines that say "Chapter 7" or "Part Two"; where there are none, numerals that count on."""
     candidates = _candidates(body)
     labelled = _labelled(candidates, least=2)
@@ -176,7 +176,7 @@ def by_labels(body: Body) -> list[Mark]:
     return _as_marks(sorted([*labelled, *singles], key=lambda pair: pair[0]), body)
 
 
-def by_numbers(body: Body) -> list[Mark]:
+def by_numbers(body: Body) -> list[ContentsEntry]:
     """Headings that count 1, 2, 3 in whatever form, as in a book that changes it midway."""
     candidates = _candidates(body)
     run = _longest_count([pair for pair in candidates if pair[1].number and not pair[1].is_part])
@@ -186,19 +186,19 @@ def by_numbers(body: Body) -> list[Mark]:
     return _as_marks(sorted([*run, *special], key=lambda pair: pair[0]), body)
 
 
-def _as_marks(chosen: list[Numbered], body: Body) -> list[Mark]:
+def _as_marks(chosen: list[Numbered], body: Body) -> list[ContentsEntry]:
     """Marks for the lines, with the names that follow bare labels; chapters lie below the parts, if any."""
     blocks, last = body.blocks, body.last
     parts = _part_like(chosen)
     below = bool(parts) and any(index not in parts and heading.word != "special" for index, heading in chosen)
     named = _titles_follow(blocks, chosen, last)
-    marks: list[Mark] = []
+    marks: list[ContentsEntry] = []
     for index, heading in chosen:
         title = " ".join(blocks[index].text.split()).strip("_*[] ")
         if named and heading.is_bare and _could_be_title(blocks, index + 1, last):
             title = join_title(title, blocks[index + 1].text)
         above = not below or index in parts or heading.word == "special"
-        marks.append(Mark(title, 1 if above else 2, index))
+        marks.append(ContentsEntry(title, 1 if above else 2, index))
     return marks
 
 
@@ -346,7 +346,7 @@ def join_title(label: str, name: str) -> str:
     return f"{label}{gap}{name}"
 
 
-Account = Callable[[Body], list[Mark]]
+Account = Callable[[Body], list[ContentsEntry]]
 # each with how far it is to be believed where two tell about the same; the file's own contents count 1
 ACCOUNTS: tuple[tuple[Account, float], ...] = (
     (by_marked_headings, 0.85),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from core.documents.structure.blocks import Mark
+from core.documents.structure.blocks import ContentsEntry
 from core.documents.structure.body import Body, title_key
 from core.documents.structure.chapters import join_title
 from core.documents.structure.headings import Heading, read_heading
@@ -23,7 +23,7 @@ _EVEN_WORDS = 2500
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SectionStart:
     """A section to be: from block `start` to the next one's start."""
 
     title: str
@@ -32,26 +32,26 @@ class Part:
     kind: str
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> ContentsEntry:
         """Where it begins and what it is called."""
-        return Mark(self.title, self.level, self.start)
+        return ContentsEntry(self.title, self.level, self.start)
 
 
-def to_parts(marks: Sequence[Mark], body: Body) -> list[Part]:
+def to_parts(marks: Sequence[ContentsEntry], body: Body) -> list[SectionStart]:
     """The parts that an account of the book names, in order and without double entries."""
     settled = _settled(marks, body)
     return _classified(_chosen_levels(settled, body), body)
 
 
-def even_parts(body: Body, title: str) -> list[Part]:
+def even_parts(body: Body, title: str) -> list[SectionStart]:
     """Parts of about equal length that end with a paragraph; a short text stays whole."""
     count = max(1, round(body.total / _EVEN_WORDS)) if body.total > 1.5 * _EVEN_WORDS else 1
     if count == 1:
-        return [Part(title, 1, body.first, "chapter")]
-    parts, seen = [Part("Section 1", 1, body.first, "chapter")], 0
+        return [SectionStart(title, 1, body.first, "chapter")]
+    parts, seen = [SectionStart("Section 1", 1, body.first, "chapter")], 0
     for index in range(body.first, body.last):
         if seen >= len(parts) * body.total / count:
-            parts.append(Part(f"Section {len(parts) + 1}", 1, index, "chapter"))
+            parts.append(SectionStart(f"Section {len(parts) + 1}", 1, index, "chapter"))
         seen += body.words(index, index + 1)
     return parts
 
@@ -59,13 +59,13 @@ def even_parts(body: Body, title: str) -> list[Part]:
 # ---- double entries ----
 
 
-def _settled(marks: Sequence[Mark], body: Body) -> list[Mark]:
+def _settled(marks: Sequence[ContentsEntry], body: Body) -> list[ContentsEntry]:
     """Marks in reading order inside the book, a label and its name joined, double entries dropped."""
     inside = sorted(
         (mark for mark in marks if body.first <= mark.block < body.last and mark.title),
         key=lambda mark: mark.block,
     )
-    result: list[Mark] = []
+    result: list[ContentsEntry] = []
     for mark in inside:
         previous = result[-1] if result else None
         if previous and not body.has_text(previous, mark.block, _LEAST_WORDS):
@@ -83,7 +83,7 @@ def _settled(marks: Sequence[Mark], body: Body) -> list[Mark]:
     return result
 
 
-def _joined(previous: Mark, mark: Mark) -> Mark | None:
+def _joined(previous: ContentsEntry, mark: ContentsEntry) -> ContentsEntry | None:
     """One mark for two entries with nothing between them, when they name the same place."""
     key, following = title_key(previous.title), title_key(mark.title)
     if following == key or (len(following) > 3 and following in key):
@@ -103,13 +103,13 @@ def _joined(previous: Mark, mark: Mark) -> Mark | None:
 # ---- levels ----
 
 
-def _chosen_levels(marks: list[Mark], body: Body) -> list[Part]:
+def _chosen_levels(marks: list[ContentsEntry], body: Body) -> list[SectionStart]:
     """Which entries are chapters and which are the parts above them; finer entries are folded into their
     chapter.
     """
     children = _children(marks)
     divides = _dividers(marks, children, body)
-    result: list[Part] = []
+    result: list[SectionStart] = []
     hidden: set[int] = set()
     for index, mark in enumerate(marks):
         if index in hidden:
@@ -117,9 +117,9 @@ def _chosen_levels(marks: list[Mark], body: Body) -> list[Part]:
         kind = kind_by_title(mark.title)
         below = _descendants(children, index)
         if below and kind:
-            result.append(Part(mark.title, min(mark.level, 3), mark.block, kind))
+            result.append(SectionStart(mark.title, min(mark.level, 3), mark.block, kind))
             result += [
-                Part(marks[i].title, min(marks[i].level, 3), marks[i].block, kind)
+                SectionStart(marks[i].title, min(marks[i].level, 3), marks[i].block, kind)
                 for i in below
                 if i not in hidden
             ]
@@ -128,15 +128,15 @@ def _chosen_levels(marks: list[Mark], body: Body) -> list[Part]:
         if below and not divides[index]:
             hidden.update(below)
         plain = "part" if divides[index] else "chapter"
-        result.append(Part(mark.title, min(mark.level, 3), mark.block, kind or plain))
+        result.append(SectionStart(mark.title, min(mark.level, 3), mark.block, kind or plain))
     return _without_empty(result, body)
 
 
-def _without_empty(parts: list[Part], body: Body) -> list[Part]:
+def _without_empty(parts: list[SectionStart], body: Body) -> list[SectionStart]:
     """Chapters without a text are titles above the next one; a part with an introduction of its own is read.
     Where two begin at one place the later one stays.
     """
-    result: list[Part] = []
+    result: list[SectionStart] = []
     for part, following in zip(parts, [*parts[1:], None], strict=True):
         end = following.start if following else body.last
         heading = read_heading(part.title)
@@ -152,7 +152,7 @@ def _without_empty(parts: list[Part], body: Body) -> list[Part]:
     return result
 
 
-def _dividers(marks: list[Mark], children: list[list[int]], body: Body) -> list[bool]:
+def _dividers(marks: list[ContentsEntry], children: list[list[int]], body: Body) -> list[bool]:
     """For each mark whether it is a part that only divides. Marks of a level that do not say so themselves
     follow the others.
     """
@@ -167,7 +167,7 @@ def _dividers(marks: list[Mark], children: list[list[int]], body: Body) -> list[
     ]
 
 
-def _opinion(marks: list[Mark], children: list[list[int]], index: int, body: Body) -> int:
+def _opinion(marks: list[ContentsEntry], children: list[list[int]], index: int, body: Body) -> int:
     """How much an entry looks like a part above chapters (positive) or a chapter with sections (negative); 3
     and more is certain.
     """
@@ -200,12 +200,12 @@ def _is_labelled(heading: Heading | None) -> bool:
     return heading is not None and heading.word not in ("", "special") and not heading.is_part
 
 
-def _numbered_below(number: int, marks: list[Mark], below: list[int]) -> int:
+def _numbered_below(number: int, marks: list[ContentsEntry], below: list[int]) -> int:
     """How many of the children are called "3.1 ..." below 3."""
     return sum(marks[child].title.startswith(f"{number}.") for child in below)
 
 
-def _counts_on(marks: list[Mark], children: list[list[int]], index: int) -> bool:
+def _counts_on(marks: list[ContentsEntry], children: list[list[int]], index: int) -> bool:
     """The children's numbers go on where those of the part before ended: 1 to 4, then 5 to 8."""
     level = marks[index].level
     before = next((i for i in range(index - 1, -1, -1) if marks[i].level == level and children[i]), None)
@@ -215,7 +215,7 @@ def _counts_on(marks: list[Mark], children: list[list[int]], index: int) -> bool
     return bool(last and first and last.number and first.number == last.number + 1)
 
 
-def _children(marks: list[Mark]) -> list[list[int]]:
+def _children(marks: list[ContentsEntry]) -> list[list[int]]:
     """The direct children of every mark, by level."""
     children: list[list[int]] = [[] for _mark in marks]
     open_marks: list[int] = []
@@ -240,7 +240,7 @@ def _descendants(children: list[list[int]], index: int) -> list[int]:
 # ---- front matter ----
 
 
-def _classified(parts: list[Part], body: Body) -> list[Part]:
+def _classified(parts: list[SectionStart], body: Body) -> list[SectionStart]:
     """In a book that counts its chapters, what stands before the first one is front matter, unless it opens
     the book.
     """

@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-from core.documents.structure.blocks import Mark
+from core.documents.structure.blocks import ContentsEntry
 from core.documents.structure.body import Body
 from core.documents.structure.chapters import ACCOUNTS, labelled_lines
-from core.documents.structure.parts import Part, to_parts
+from core.documents.structure.parts import SectionStart, to_parts
 
 _SHORT_BOOK_WORDS = 3000  # a shorter text may well be one piece
 _USUAL_WORDS = (300, 20_000)  # of a chapter
@@ -24,21 +24,23 @@ _NEAR_BLOCKS = 3  # a contents entry and the heading it means
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StructureReading:
     """One account settled to parts. `trust` below 1 lets a better founded account win a near tie."""
 
-    parts: list[Part]
+    parts: list[SectionStart]
     trust: float
 
 
-def best_parts(marks: list[Mark], body: Body) -> list[Part]:
+def best_parts(marks: list[ContentsEntry], body: Body) -> list[SectionStart]:
     """The parts of the most believable account; empty when none is believable.
 
     `marks`: the file's own contents, which may be empty.
     """
     labels = labelled_lines(body)
-    readings = [Reading(to_parts(marks, body), 1.0)] if marks else []
-    readings += [Reading(to_parts(found, body), trust) for find, trust in ACCOUNTS if (found := find(body))]
+    readings = [StructureReading(to_parts(marks, body), 1.0)] if marks else []
+    readings += [
+        StructureReading(to_parts(found, body), trust) for find, trust in ACCOUNTS if (found := find(body))
+    ]
     scored = [
         (score(reading, body, labels), -number, reading.parts) for number, reading in enumerate(readings)
     ]
@@ -46,7 +48,7 @@ def best_parts(marks: list[Mark], body: Body) -> list[Part]:
     return parts if best > _LEAST_BELIEVABLE else []
 
 
-def score(reading: Reading, body: Body, labels: list[int]) -> float:
+def score(reading: StructureReading, body: Body, labels: list[int]) -> float:
     """How believable the account is, 0 to 1. `labels`: the blocks that say "Chapter 7" or the like."""
     ends = [*(part.start for part in reading.parts[1:]), body.last]
     sizes = [
@@ -68,7 +70,7 @@ def score(reading: Reading, body: Body, labels: list[int]) -> float:
     )
 
 
-def _missed(parts: list[Part], labels: list[int]) -> float:
+def _missed(parts: list[SectionStart], labels: list[int]) -> float:
     """The share of the labelled lines at which no part begins."""
     if not labels:
         return 0.0

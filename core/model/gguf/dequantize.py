@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from core.backend.shared.quantized import CHUNK, Planes
+from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 from core.model.gguf.reader import KINDS
 
 _SIZES = {name: (block, nbytes) for name, block, nbytes in KINDS.values()}
@@ -25,7 +25,7 @@ def floats(raw: np.ndarray, kind: str, shape: tuple[int, ...]) -> torch.Tensor:
     return torch.from_numpy(raw).view(_FLOATS[kind]).view(shape)
 
 
-def planes(raw: np.ndarray, kind: str, shape: tuple[int, ...]) -> Planes:
+def planes(raw: np.ndarray, kind: str, shape: tuple[int, ...]) -> QuantizedMatrix:
     """A matrix [rows, columns] of one of core.model.gguf.reader.BITS. A row is whole blocks."""
     rows, columns = shape
     block, nbytes = _SIZES[kind]
@@ -50,33 +50,33 @@ def _flat(part: torch.Tensor) -> torch.Tensor:
     return part.reshape(part.shape[0], -1).contiguous().clone()
 
 
-def _q4_0(blocks: torch.Tensor) -> Planes:
-    return Planes(4, CHUNK, _flat(blocks[..., 2:]), _factor(blocks[..., :2]), middle=8)
+def _q4_0(blocks: torch.Tensor) -> QuantizedMatrix:
+    return QuantizedMatrix(4, CHUNK, _flat(blocks[..., 2:]), _factor(blocks[..., :2]), middle=8)
 
 
-def _q4_1(blocks: torch.Tensor) -> Planes:
+def _q4_1(blocks: torch.Tensor) -> QuantizedMatrix:
     d, m = _factor(blocks[..., :2]), _factor(blocks[..., 2:4])
-    return Planes(4, CHUNK, _flat(blocks[..., 4:]), d, offset=m)
+    return QuantizedMatrix(4, CHUNK, _flat(blocks[..., 4:]), d, offset=m)
 
 
-def _q5_0(blocks: torch.Tensor) -> Planes:
+def _q5_0(blocks: torch.Tensor) -> QuantizedMatrix:
     # bit j of the word qh is the fifth of code j
     d, high = _factor(blocks[..., :2]), _flat(blocks[..., 2:6])
-    return Planes(5, CHUNK, _flat(blocks[..., 6:]), d, high=high, middle=16)
+    return QuantizedMatrix(5, CHUNK, _flat(blocks[..., 6:]), d, high=high, middle=16)
 
 
-def _q5_1(blocks: torch.Tensor) -> Planes:
+def _q5_1(blocks: torch.Tensor) -> QuantizedMatrix:
     d, m, high = _factor(blocks[..., :2]), _factor(blocks[..., 2:4]), _flat(blocks[..., 4:8])
-    return Planes(5, CHUNK, _flat(blocks[..., 8:]), d, high=high, offset=m)
+    return QuantizedMatrix(5, CHUNK, _flat(blocks[..., 8:]), d, high=high, offset=m)
 
 
-def _q8_0(blocks: torch.Tensor) -> Planes:
-    return Planes(8, CHUNK, _flat(blocks[..., 2:]).view(torch.int8), _factor(blocks[..., :2]))
+def _q8_0(blocks: torch.Tensor) -> QuantizedMatrix:
+    return QuantizedMatrix(8, CHUNK, _flat(blocks[..., 2:]).view(torch.int8), _factor(blocks[..., :2]))
 
 
-def _q4_k(blocks: torch.Tensor) -> Planes:
+def _q4_k(blocks: torch.Tensor) -> QuantizedMatrix:
     scale, minimum = _six_bit_steps(blocks[..., 4:16])
-    return Planes(
+    return QuantizedMatrix(
         4,
         CHUNK,
         _by_chunks(blocks[..., 16:]),
@@ -87,11 +87,11 @@ def _q4_k(blocks: torch.Tensor) -> Planes:
     )
 
 
-def _q5_k(blocks: torch.Tensor) -> Planes:
+def _q5_k(blocks: torch.Tensor) -> QuantizedMatrix:
     scale, minimum = _six_bit_steps(blocks[..., 4:16])
     # bit g of byte i of qh is the fifth of code i of group g
     high = torch.stack([_bits_together((blocks[..., 16:48] >> group) & 1, 1) for group in range(8)], dim=-2)
-    return Planes(
+    return QuantizedMatrix(
         5,
         CHUNK,
         _by_chunks(blocks[..., 48:]),
@@ -103,14 +103,14 @@ def _q5_k(blocks: torch.Tensor) -> Planes:
     )
 
 
-def _q6_k(blocks: torch.Tensor) -> Planes:
+def _q6_k(blocks: torch.Tensor) -> QuantizedMatrix:
     # ql: two halves of 64 bytes, each the low bits of 128 codes; qh: 32 bytes for each half, 2 bits of four
     # codes
     rows, num = blocks.shape[:2]
     ql, qh = blocks[..., :128].reshape(rows, num, 2, 2, 32), blocks[..., 128:192].reshape(rows, num, 2, 1, 32)
     low = torch.cat((ql & 15, ql >> 4), dim=3)  # [rows, blocks, 2, 4, 32]: codes in their order
     high = torch.cat([(qh >> shift) & 3 for shift in (0, 2, 4, 6)], dim=3)
-    return Planes(
+    return QuantizedMatrix(
         6,
         CHUNK // 2,
         _flat(low[..., :16] | (low[..., 16:] << 4)),
@@ -144,7 +144,7 @@ def _six_bit_steps(scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return _flat(scale).view(torch.int8), _flat(minimum).view(torch.int8)
 
 
-_MAKERS: dict[str, Callable[[torch.Tensor], Planes]] = {
+_MAKERS: dict[str, Callable[[torch.Tensor], QuantizedMatrix]] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
     "Q5_0": _q5_0,

@@ -11,9 +11,9 @@ from core.errors import UserError
 from core.events import Progress
 from core.model.gguf.config import config_of, name_of
 from core.model.gguf.reader import GgufFile, read_header
-from core.model.gguf.shards import settled
+from core.model.gguf.shards import first_shard
 from core.model.store.digests import POINTER, digest_of
-from core.model.store.manifest import finish, finished
+from core.model.store.manifest import finished, write_manifest
 from core.paths import subdir, write_whole
 from core.text.gguf_tokenizer import write_tokenizer
 from core.text.words import translated as _
@@ -28,21 +28,21 @@ def opened(file: Path, progress: Progress | None = None) -> Path:
     The file's content is its name there: two files share nothing, and a file that was moved is known
     again. Reading all of it takes seconds, so the hash is remembered by path, size and time.
     """
-    file = settled(file)
+    file = first_shard(file)
     name = name_of(read_header(file))
     digest = digest_of(file, progress or (lambda stage, fraction: None))
     folder = subdir("gguf") / digest[:32] / name
     facts = finished(folder)
     if facts is None or facts.get("format") != _FORMAT:
         folder.mkdir(parents=True, exist_ok=True)
-        describe(folder, file, digest)
-        finish(folder, sha256=digest, format=_FORMAT)
+        describe_file(folder, file, digest)
+        write_manifest(folder, sha256=digest, format=_FORMAT)
     # not among the files of the marker: it changes when the file is moved
     write_whole(folder.parent / POINTER, json.dumps({"path": str(file)}))
     return folder
 
 
-def describe(folder: Path, file: Path, digest: str) -> None:
+def describe_file(folder: Path, file: Path, digest: str) -> None:
     """Writes into `folder` what stands for `file`, whose content has the SHA-256 `digest`. Raises UserError
     for a file that does not run here.
     """

@@ -37,7 +37,7 @@ def stem_of(file: Path) -> str:
     return found["name"] if found else file.stem
 
 
-def settled(file: Path) -> Path:
+def first_shard(file: Path) -> Path:
     """The first file of the model, absolute. Links are followed, but for parts: they know each other by
     their names.
     """

@@ -40,7 +40,7 @@ def can_be_rounded(shape: ModelShape) -> bool:
     return not shape.format and not shape.coded_weights and all(row % GROUP == 0 for row in rows)
 
 
-def rounded(shape: ModelShape, mix: str) -> ModelShape:
+def rounded_shape(shape: ModelShape, mix: str) -> ModelShape:
     """The 16-bit checkpoint `shape` as core.model.store.quantize_checkpoint rounds it to one of ROUNDED."""
     return replace(in_format(shape, shape.name, mix), checkpoint_bytes=shape.file_bytes)
 

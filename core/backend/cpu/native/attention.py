@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from core.backend.base import Sums
-from core.backend.cpu.native.library import Team, entry_points, library_path, loaded
-from core.backend.shared.kv_rows import CODES, as_rows, numbers
+from core.backend.base import ScoreRequest
+from core.backend.cpu.native.library import ThreadTeam, entry_points, library_path, load_checked
+from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.backend.shared.reference_attention import defined
 
 HEAD_DIMS = (64, 128)
@@ -27,7 +27,7 @@ class AttentionCall(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("length", "chunks", "block_bytes", "head_bytes", "row_bytes")),
         *((name, ctypes.c_int32) for name in ("kind", "n", "heads", "kv_heads", "head_dim", "block_tokens")),
         *((name, ctypes.c_int32) for name in ("causal", "chunk")),
-        ("team", Team),
+        ("team", ThreadTeam),
         ("before", ctypes.c_char * 64),
         ("next", ctypes.c_int32),
         ("done", ctypes.c_int32 * _MOST_KV_HEADS),
@@ -76,7 +76,7 @@ class NativeAttention:
         call.kind, call.block_tokens = KINDS[k.dtype], k.shape[2]
 
     @staticmethod
-    def leave(call: AttentionCall, sums: Sums | None, k: torch.Tensor, *before: int) -> None:
+    def leave(call: AttentionCall, sums: ScoreRequest | None, k: torch.Tensor, *before: int) -> None:
         """Has a call that is laid out leave sums of its scores over k's keys where they are asked for and can
         be: sums.found is fp32 [*before, heads, chunks].
         """
@@ -95,7 +95,7 @@ class NativeAttention:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Backend.attend_part. k and v are of one layout, their rows and heads contiguous.
 
@@ -112,7 +112,7 @@ class NativeAttention:
             kv_heads=k.shape[1],
             head_dim=head_dim,
             causal=causal,
-            team=Team(threads=torch.get_num_threads(), **self._threads),
+            team=ThreadTeam(threads=torch.get_num_threads(), **self._threads),
         )
         self.lay_out(call, k, v, n=n, length=length)
         self.leave(call, sums, k)
@@ -144,7 +144,7 @@ class NativeAttention:
             head_dim=head_dim,
             chunks=chunks,
             chunk=chunk,
-            team=Team(threads=torch.get_num_threads(), **self._threads),
+            team=ThreadTeam(threads=torch.get_num_threads(), **self._threads),
         )
         self.lay_out(call, k, k, n=1, length=length)
         self._chunks(ctypes.byref(call))
@@ -155,7 +155,7 @@ def native_attention(cpu_flags: Collection[str]) -> NativeAttention | None:
     """The kernel for a CPU with these flags (names as in /proc/cpuinfo); None where there is none that
     works.
     """
-    return loaded(
+    return load_checked(
         library_path("attention"),
         cpu_flags,
         lambda path, instructions, openmp: NativeAttention(path, instructions, openmp=openmp),
@@ -172,7 +172,7 @@ def _agrees(kernel: NativeAttention) -> bool:
     length = 700
     for dtype in KINDS:
         k, v = (as_rows(part, 64, dtype) for part in (keys, values))
-        seen = (numbers(part, 64, torch.float32) for part in (k, v))
+        seen = (dequantized(part, 64, torch.float32) for part in (k, v))
         out, lse = kernel.attend(q, k, v, length=length, causal=True)
         want, want_lse = defined(q, *seen, length=length, causal=True)
         if not torch.allclose(out.double(), want, atol=1e-5):

@@ -35,7 +35,7 @@ LIBRARIES = {f"{source}-{system}": (source, system) for source in SOURCES for sy
 _FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wall", "-Wextra", "-Werror"]
 
 
-def source_digest(source: str) -> str:
+def c_source_digest(source: str) -> str:
     """SHA-256 of a C source and of what it includes, directly, in hexadecimal."""
     text = (FOLDER / f"{source}.c").read_bytes()
     included = re.findall(rb'^#include "(.+)"', text, re.MULTILINE)
@@ -43,7 +43,7 @@ def source_digest(source: str) -> str:
     return hashlib.sha256(read + text).hexdigest()
 
 
-def build(out: Path, sources: Collection[str] = SOURCES) -> None:
+def build_libraries(out: Path, sources: Collection[str] = SOURCES) -> None:
     """All libraries of `sources` into `out`. Raises CalledProcessError with the compiler's words on
     stderr.
     """
@@ -57,7 +57,7 @@ def build(out: Path, sources: Collection[str] = SOURCES) -> None:
                 objects.append(str(Path(scratch) / f"{instructions}.o"))
                 defines = [f"-DWIDTH={lanes}", f"-DISA={instructions}"]
                 if len(objects) == 1:
-                    defines.append(f'-DSOURCE="{source_digest(source)}"')
+                    defines.append(f'-DSOURCE="{c_source_digest(source)}"')
                 _compile(target, f"-mcpu={cpu}", *_FLAGS, *defines, "-c", f"{source}.c", "-o", objects[-1])
             # the name inside a dylib would otherwise be the path of this build
             named = [f"-Wl,-install_name,@rpath/{source}.dylib"] if name.endswith(".dylib") else []
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER")
     parser.add_argument("sources", nargs="*", default=SOURCES, help="default: all")
     options = parser.parse_args()
-    build(options.out, options.sources)
+    build_libraries(options.out, options.sources)
 
 
 if __name__ == "__main__":

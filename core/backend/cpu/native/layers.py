@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import torch
 
-from core.backend.base import LayerParts, Sums
+from core.backend.base import LayerParts, ScoreRequest
 from core.backend.cpu.native.attention import HEAD_DIMS, KINDS, AttentionCall, NativeAttention
-from core.backend.cpu.native.library import library_path, loaded
-from core.backend.cpu.native.products import NativeProducts, PlanesCall, ProductCall, described
-from core.backend.cpu.quantized_linear import CodedLinear, Decoder
+from core.backend.cpu.native.library import library_path, load_checked
+from core.backend.cpu.native.products import NativeProducts, ProductCall, QuantizedCall, matrix_call
+from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear
 from core.backend.shared.compiled import SHORT_PASS_ROWS
 from core.backend.shared.kv_rows import as_rows
-from core.backend.shared.quantized import CHUNK, Planes
+from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 
 
 class _Matrix(ctypes.Structure):
@@ -54,7 +54,7 @@ class _Pass(ctypes.Structure):
     ]
 
 
-class Heads(NamedTuple):
+class AttentionSizes(NamedTuple):
     """The sizes of a model's attention."""
 
     heads: int
@@ -74,11 +74,11 @@ class NativeLayers:
         self.run.restype = None
 
     def prepared(
-        self, layers: Sequence[LayerParts], norm: torch.Tensor, heads: Heads, eps: float
+        self, layers: Sequence[LayerParts], norm: torch.Tensor, heads: AttentionSizes, eps: float
     ) -> NativeModel | None:
         """A model's layers and the norm behind them; None where one of them is not for this library."""
         matrices = [part for one in layers for part in (one.qkv, one.out, one.gate_up, one.down)]
-        kernels = {part.products if isinstance(part, CodedLinear) else None for part in matrices}
+        kernels = {part.products if isinstance(part, QuantizedLinear) else None for part in matrices}
         even = norm.shape[0] % CHUNK == 0 and heads.head_dim in HEAD_DIMS
         if None in kernels or len(kernels) > 1 or not even:
             return None
@@ -86,7 +86,9 @@ class NativeLayers:
 
 
 class NativeModel:
-    """See core.backend.base.InOne. What describes the weights is made once; work space is kept and grows."""
+    """See core.backend.base.FusedLayers. What describes the weights is made once; work space is kept and
+    grows.
+    """
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class NativeModel:
         products: NativeProducts,
         layers: Sequence[LayerParts],
         norm: torch.Tensor,
-        heads: Heads,
+        heads: AttentionSizes,
         eps: float,
     ) -> None:
         self._library, self._products, self._heads = library, products, heads
@@ -138,9 +140,9 @@ class NativeModel:
         k: torch.Tensor,
         v: torch.Tensor,
         start: int,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """See InOne."""
+        """See FusedLayers."""
         n = x.shape[0]
         if n > SHORT_PASS_ROWS or not NativeAttention.takes_rows(k[0]):
             return None
@@ -177,8 +179,8 @@ class NativeModel:
         norms = ("attention_norm", "mlp_norm", "q_norm", "k_norm")
         return _Layer(**matrices, **{name: self._vector(getattr(layer, name)) for name in norms})
 
-    def _matrix(self, linear: CodedLinear) -> _Matrix:
-        parts = (PlanesCall * len(linear.parts))(*map(described, linear.parts))
+    def _matrix(self, linear: QuantizedLinear) -> _Matrix:
+        parts = (QuantizedCall * len(linear.parts))(*map(matrix_call, linear.parts))
         self._kept += [parts, linear]
         return _Matrix(
             parts=ctypes.addressof(parts),
@@ -204,7 +206,7 @@ def native_layers(
     """
     if attention is None or products is None:
         return None
-    return loaded(
+    return load_checked(
         library_path("layers"),
         cpu_flags,
         lambda path, _instructions, _openmp: NativeLayers(path, attention, products),
@@ -216,10 +218,10 @@ def native_layers(
 class _Layer64(NamedTuple):
     """A layer of random numbers with heads of 64: see LayerParts."""
 
-    qkv: CodedLinear
-    out: CodedLinear
-    gate_up: CodedLinear
-    down: CodedLinear
+    qkv: QuantizedLinear
+    out: QuantizedLinear
+    gate_up: QuantizedLinear
+    down: QuantizedLinear
     attention_norm: torch.Tensor
     mlp_norm: torch.Tensor
     q_norm: torch.Tensor
@@ -228,7 +230,7 @@ class _Layer64(NamedTuple):
 
 def _agrees(library: NativeLayers) -> bool:
     """Against torch, step by step: two layers, three rows behind five of each kind of rows."""
-    heads, dice = Heads(4, 2, 64), torch.Generator().manual_seed(0)
+    heads, dice = AttentionSizes(4, 2, 64), torch.Generator().manual_seed(0)
     layers = [_example(library.products, dice) for _ in range(2)]
     norm = torch.rand(96, generator=dice) + 0.5
     model = library.prepared(layers, norm, heads, 1e-5)
@@ -247,11 +249,11 @@ def _agrees(library: NativeLayers) -> bool:
 
 
 def _example(products: NativeProducts, dice: torch.Generator) -> _Layer64:
-    def matrix(rows: int, columns: int) -> CodedLinear:
+    def matrix(rows: int, columns: int) -> QuantizedLinear:
         numbers = torch.randn(rows, columns, generator=dice).div_(columns**0.5).bfloat16()
         bias = torch.randn(rows, generator=dice)
-        decoder = Decoder(torch.float32, numbers.device)
-        return CodedLinear([Planes.of_numbers(numbers)], bias, decoder, products)
+        decoder = Dequantizer(torch.float32, numbers.device)
+        return QuantizedLinear([QuantizedMatrix.of_numbers(numbers)], bias, decoder, products)
 
     def norm(size: int) -> torch.Tensor:
         return torch.rand(size, generator=dice) + 0.5
@@ -264,7 +266,7 @@ def _step_by_step(
     attention: NativeAttention,
     layers: Sequence[_Layer64],
     norm: torch.Tensor,
-    heads: Heads,
+    heads: AttentionSizes,
     x: torch.Tensor,
     rotation: tuple[torch.Tensor, torch.Tensor],
     cache: tuple[torch.Tensor, torch.Tensor],

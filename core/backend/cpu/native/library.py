@@ -30,7 +30,7 @@ _SUFFIXES = {"Linux": ".so", "Windows": ".dll", "Darwin": ".dylib"}
 Kernel = TypeVar("Kernel")
 
 
-class Team(ctypes.Structure):
+class ThreadTeam(ctypes.Structure):
     """struct team of threads.h."""
 
     _fields_ = [
@@ -58,7 +58,7 @@ def instruction_sets(cpu_flags: Collection[str]) -> list[str]:
     return [name for name, flags in needs.items() if flags <= set(cpu_flags)]
 
 
-def loaded(
+def load_checked(
     path: Path | None,
     cpu_flags: Collection[str],
     make: Callable[[Path, str, Path], Kernel],

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from core.backend.cpu.native.library import Team, entry_points, library_path, loaded
-from core.backend.shared.quantized import CHUNK, Planes
+from core.backend.cpu.native.library import ThreadTeam, entry_points, library_path, load_checked
+from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 from core.backend.shared.quantized_example import KINDS, example
 
 MOST_PARTS = 4
@@ -21,7 +21,7 @@ _DOT_PRODUCTS = "avx512_vnni"  # without it the registers of AVX2 serve better
 _COARSE_ERROR = 0.01  # of the sum of all products' sizes: inputs to 8 bits in spans of 256 are a third of it
 
 
-class PlanesCall(ctypes.Structure):
+class QuantizedCall(ctypes.Structure):
     """struct planes of products.h."""
 
     _fields_ = [
@@ -35,11 +35,11 @@ class ProductCall(ctypes.Structure):
     """struct product of products.h."""
 
     _fields_ = [
-        ("parts", PlanesCall * MOST_PARTS),
+        ("parts", QuantizedCall * MOST_PARTS),
         *((name, ctypes.c_void_p) for name in ("x", "out", "scratch", "decoded")),
         *((name, ctypes.c_int64) for name in ("first", "count", "columns")),
         *((name, ctypes.c_int32) for name in ("n", "num_parts", "as_bf16")),
-        ("team", Team),
+        ("team", ThreadTeam),
         ("before", ctypes.c_char * 64),
         *((name, ctypes.c_int32) for name in ("next", "seats")),
         ("behind", ctypes.c_char * 56),
@@ -69,7 +69,7 @@ class NativeProducts:
         self._scratch = torch.empty(0)
 
     def multiply(
-        self, x: torch.Tensor, parts: Sequence[Planes], bias: torch.Tensor | None = None
+        self, x: torch.Tensor, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """x [n, columns] times the transposed matrices, one above the other, and `bias` fp32 [sum of rows]:
         [n, sum of rows] of x's type.
@@ -80,7 +80,7 @@ class NativeProducts:
         self._call(parts, x=inputs.data_ptr(), out=out.data_ptr(), n=inputs.shape[0])
         return (out if bias is None else out.add_(bias)).to(x.dtype)
 
-    def decode(self, planes: Planes, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
+    def decode(self, planes: QuantizedMatrix, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
         """Writes the weights of as many rows as `out` [rows, columns] (fp32 or bf16, contiguous) has, from
         row `first` on. Returns `out`.
         """
@@ -90,18 +90,18 @@ class NativeProducts:
         self._call([planes], as_bf16=as_bf16, **where)
         return out
 
-    def team(self) -> Team:
+    def team(self) -> ThreadTeam:
         """The threads that a call is to use now."""
-        return Team(threads=torch.get_num_threads(), **self._threads)
+        return ThreadTeam(threads=torch.get_num_threads(), **self._threads)
 
-    def _call(self, parts: Sequence[Planes], **given: int) -> None:
+    def _call(self, parts: Sequence[QuantizedMatrix], **given: int) -> None:
         columns, team = parts[0].columns, self.team()
         assert len(parts) <= MOST_PARTS and columns % CHUNK == 0, f"{len(parts)} parts of {columns} columns"
         floats = team.threads * self.scratch_floats(columns)
         if self._scratch.numel() < floats:
             self._scratch = torch.empty(floats)
         call = ProductCall(
-            parts=(PlanesCall * MOST_PARTS)(*map(described, parts)),
+            parts=(QuantizedCall * MOST_PARTS)(*map(matrix_call, parts)),
             scratch=self._scratch.data_ptr(),
             columns=columns,
             num_parts=len(parts),
@@ -111,19 +111,21 @@ class NativeProducts:
         self._run(ctypes.byref(call))
 
 
-def described(planes: Planes) -> PlanesCall:
+def matrix_call(planes: QuantizedMatrix) -> QuantizedCall:
     """Where the planes lie. They are contiguous: they were made so."""
     tensors = {name: getattr(planes, name) for name in _FIELDS}
     assert all(part is None or part.is_contiguous() for part in tensors.values())
     places = {name: part.data_ptr() for name, part in tensors.items() if part is not None}
-    return PlanesCall(rows=planes.rows, bits=planes.bits, group=planes.group, middle=planes.middle, **places)
+    return QuantizedCall(
+        rows=planes.rows, bits=planes.bits, group=planes.group, middle=planes.middle, **places
+    )
 
 
 def native_products(cpu_flags: Collection[str]) -> NativeProducts | None:
     """The kernel for a CPU with these flags (names as in /proc/cpuinfo); None where there is none that
     works.
     """
-    return loaded(
+    return load_checked(
         library_path("products"),
         cpu_flags,
         lambda path, instructions, openmp: NativeProducts(path, instructions, openmp=openmp),
@@ -135,7 +137,7 @@ def native_products(cpu_flags: Collection[str]) -> NativeProducts | None:
 def coarse_products(cpu_flags: Collection[str]) -> NativeProducts | None:
     """The kernel that rounds its inputs, likewise."""
     suited = set(cpu_flags) if _DOT_PRODUCTS in cpu_flags else set(cpu_flags) - {"avx512f"}
-    return loaded(
+    return load_checked(
         library_path("products"),
         suited,
         lambda path, instructions, openmp: NativeProducts(path, instructions, openmp=openmp, coarse=True),
@@ -144,9 +146,9 @@ def coarse_products(cpu_flags: Collection[str]) -> NativeProducts | None:
     )
 
 
-def _examples(dice: torch.Generator) -> list[Planes]:
+def _examples(dice: torch.Generator) -> list[QuantizedMatrix]:
     numbers = torch.randn(5, 512, generator=dice).bfloat16()
-    return [*(example(kind, dice) for kind in KINDS), Planes.of_numbers(numbers)]
+    return [*(example(kind, dice) for kind in KINDS), QuantizedMatrix.of_numbers(numbers)]
 
 
 def _agrees(kernel: NativeProducts) -> bool:

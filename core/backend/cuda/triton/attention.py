@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from core.backend.base import Sums
-from core.backend.cuda.triton.driver import Driver, Kernel, read
+from core.backend.base import ScoreRequest
+from core.backend.cuda.triton.driver import CudaDriver, LoadedKernel, read_kernel
 from core.backend.cuda.triton.sizes import CHUNK, MOST_SPLITS, SUMS_ROWS, TILE_ROWS, TILE_TOKENS, compiled
 from core.backend.shared.kv_rows import CODES
 
@@ -34,7 +34,7 @@ class DecodeAttention:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: CudaDriver,
         device: torch.device,
         dtype: torch.dtype,
         head_dim: int,
@@ -45,8 +45,8 @@ class DecodeAttention:
         self._dtype, self._head_dim, self._stream = dtype, head_dim, stream
         self._rows = rows or dtype
 
-        def load(function: str, *which: int, kind: torch.dtype = dtype, **how: bool) -> Kernel:
-            return driver.load(read(compiled(function, kind, head_dim, *which, **how)))
+        def load(function: str, *which: int, kind: torch.dtype = dtype, **how: bool) -> LoadedKernel:
+            return driver.load(read_kernel(compiled(function, kind, head_dim, *which, **how)))
 
         coded = self._rows == CODES
         # the newest visible key of each row, for rows that see all alike and for own rows
@@ -77,7 +77,7 @@ class DecodeAttention:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> torch.Tensor:
         """See Backend.attend."""
         last, offset = self._visible(q.shape[0], length, causal)
@@ -92,7 +92,7 @@ class DecodeAttention:
         *,
         length: int,
         causal: bool,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> Part:
         """See Backend.attend_part."""
         last, offset = self._visible(q.shape[0], length, causal)
@@ -106,7 +106,7 @@ class DecodeAttention:
         v: torch.Tensor,
         *,
         length: int,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> Part:
         """See Backend.attend_more. Writes into `total`, which is contiguous."""
         last, offset = self._visible(q.shape[0], length, False)
@@ -131,7 +131,7 @@ class DecodeAttention:
         out: torch.Tensor,
         running: torch.Tensor | None = None,
         *,
-        sums: Sums | None = None,
+        sums: ScoreRequest | None = None,
     ) -> Part:
         """Query i over the keys [0, last[i] + offset], into `out`; with a `running` log-sum-exp joined to
         what is in both.
@@ -167,7 +167,7 @@ class DecodeAttention:
         )
         return out, lse
 
-    def _for_rows(self, rows: int) -> tuple[int, Kernel]:
+    def _for_rows(self, rows: int) -> tuple[int, LoadedKernel]:
         """The height of a tile for so many rows of a KV head, and its kernel."""
         # two low tiles read the keys twice, a high one computes for rows that are not there
         tile = TILE_ROWS[0] if rows <= 2 * TILE_ROWS[0] else TILE_ROWS[1]

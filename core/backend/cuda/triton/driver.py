@@ -45,11 +45,11 @@ class Compiled:
 
 
 def headed(ptx: str, **facts: str | int) -> str:
-    """What `read` wants: PTX behind a line of what its launch needs."""
+    """What `read_kernel` wants: PTX behind a line of what its launch needs."""
     return _MARK + json.dumps({**facts, "sha256": _digest(ptx)}, sort_keys=True) + "\n" + ptx
 
 
-def read(name: str, archive: Path = ARCHIVE) -> Compiled:
+def read_kernel(name: str, archive: Path = ARCHIVE) -> Compiled:
     """A kernel out of an archive. Raises OSError, and ValueError where it is not as build.py wrote it."""
     try:
         with zipfile.ZipFile(archive) as kernels:
@@ -69,10 +69,10 @@ def _digest(ptx: str) -> str:
     return hashlib.sha256(ptx.encode("ascii")).hexdigest()
 
 
-class Kernel:
+class LoadedKernel:
     """A kernel on a card. Its module stays loaded as long as the process."""
 
-    def __init__(self, driver: Driver, function: ctypes.c_void_p, compiled: Compiled) -> None:
+    def __init__(self, driver: CudaDriver, function: ctypes.c_void_p, compiled: Compiled) -> None:
         self._driver, self._function, self._compiled = driver, function, compiled
         # what Triton adds is scratch memory that these kernels do not use
         self._unused = (0,) * (len(compiled.params) - compiled.given)
@@ -86,18 +86,18 @@ class Kernel:
         self._driver.launch(self._function, self._compiled, grid, stream, (*numbers, *self._unused))
 
 
-class Driver:
+class CudaDriver:
     """`library`: the driver's, as ctypes loads it."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
 
     @classmethod
-    def open(cls) -> Driver:
+    def open(cls) -> CudaDriver:
         """The driver that is installed here. Raises OSError."""
         return cls(ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1"))
 
-    def load(self, compiled: Compiled) -> Kernel:
+    def load(self, compiled: Compiled) -> LoadedKernel:
         """For the card whose context this thread has. Raises DriverError, say for a driver that is too
         old.
         """
@@ -105,7 +105,7 @@ class Driver:
         self._check(self._library.cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(compiled.ptx)))
         name = ctypes.c_char_p(compiled.entry.encode("ascii"))
         self._check(self._library.cuModuleGetFunction(ctypes.byref(function), module, name))
-        return Kernel(self, function, compiled)
+        return LoadedKernel(self, function, compiled)
 
     def launch(
         self,
@@ -115,7 +115,7 @@ class Driver:
         stream: int,
         numbers: Sequence[int],
     ) -> None:
-        """See Kernel. The driver copies the arguments before it returns."""
+        """See LoadedKernel. The driver copies the arguments before it returns."""
         held = [_TYPES[kind](number) for kind, number in zip(compiled.params, numbers, strict=True)]
         places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(one) for one in held))
         threads = 32 * compiled.warps

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
-from core.backend.cpu.quantized_linear import CodedLinear, Decoder
-from core.backend.cuda.triton.products import CodeProducts, Products
+from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear
+from core.backend.cuda.triton.products import CardProducts, QuantizedProducts
 from core.backend.cuda.triton.sizes import DTYPES
 from core.backend.cuda.triton.trial import LOADING, Seconds
-from core.backend.shared.quantized import Planes
+from core.backend.shared.quantized import QuantizedMatrix
 from core.backend.shared.quantized_example import KINDS, example
 from core.text.words import translated as _
 
@@ -25,22 +25,22 @@ _OFF = 1e-5  # of fp32 sums, beside the rounding of a result; of the sum of all 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TriedProduct:
     """The kernel, None where torch decodes, and what the person should know of that."""
 
-    kernel: CodeProducts | None
+    kernel: QuantizedProducts | None
     note: str
 
 
-def tried(
-    make: Callable[[], CodeProducts],
+def try_product(
+    make: Callable[[], QuantizedProducts],
     bits: int,
     *,
     off: str = "",
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
-) -> Found:
+) -> TriedProduct:
     """Makes the kernel for codes of so many bits and tries it. Whatever goes wrong, torch decodes; `off`,
     where given, is why it does without a trial.
     """
@@ -51,7 +51,7 @@ def tried(
         return _torch(bits, none.format(dtype=str(dtype).removeprefix("torch.")))
     try:
         kernel = make()
-        products, dice = Products({bits: kernel}), torch.Generator().manual_seed(0)
+        products, dice = CardProducts({bits: kernel}), torch.Generator().manual_seed(0)
         for kind in (one for one in KINDS if one[0] == bits):
             planes = example(kind, dice, rows=_ROWS, columns=_COLUMNS).to(device)
             if not _right(products, planes, dtype, dice):
@@ -64,17 +64,19 @@ def tried(
     if ours >= theirs:
         return _torch(bits, _("the compiled one is not faster here ({times})").format(times=times))
     said = _("Weights in codes of {bits} bits: multiplied by the compiled kernel ({times}).")
-    return Found(kernel, said.format(bits=bits, times=times))
+    return TriedProduct(kernel, said.format(bits=bits, times=times))
 
 
-def _torch(bits: int, reason: str) -> Found:
+def _torch(bits: int, reason: str) -> TriedProduct:
     said = _(
         "Weights in codes of {bits} bits: torch decodes them for every product, which is slow; {reason}."
     )
-    return Found(None, said.format(bits=bits, reason=reason))
+    return TriedProduct(None, said.format(bits=bits, reason=reason))
 
 
-def _right(products: Products, planes: Planes, dtype: torch.dtype, dice: torch.Generator) -> bool:
+def _right(
+    products: CardProducts, planes: QuantizedMatrix, dtype: torch.dtype, dice: torch.Generator
+) -> bool:
     """Decoded rows to the bit, products within what their sums may be off; NaN is wrong."""
     weights = planes.decoded().to(dtype)
     ids = torch.tensor([_ROWS - 1, 0, 77], device=weights.device)
@@ -93,13 +95,13 @@ def _right(products: Products, planes: Planes, dtype: torch.dtype, dice: torch.G
 
 
 def _times(
-    products: Products, bits: int, device: torch.device, dtype: torch.dtype, seconds: Seconds
+    products: CardProducts, bits: int, device: torch.device, dtype: torch.dtype, seconds: Seconds
 ) -> tuple[float, float]:
     """Seconds of both over the same matrix, for a pass of one row and one of a verification's."""
     kind = next(one for one in KINDS if one[0] == bits)
     rows, columns = _TIMED
     planes = example(kind, torch.Generator().manual_seed(0), rows=rows, columns=columns).to(device)
-    by_torch = CodedLinear([planes], None, Decoder(dtype, device))
+    by_torch = QuantizedLinear([planes], None, Dequantizer(dtype, device))
     ours = theirs = 0.0
     for n in _TIMED_INPUTS:
         x = torch.ones(n, columns, dtype=dtype, device=device)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from core.backend.cuda.triton.driver import Driver, Kernel, read
+from core.backend.cuda.triton.driver import CudaDriver, LoadedKernel, read_kernel
 from core.backend.cuda.triton.sizes import (
     DECODED_CHUNKS,
     DECODED_ROWS,
@@ -21,7 +21,7 @@ from core.backend.cuda.triton.sizes import (
     TILE_OUTPUTS,
     compiled_product,
 )
-from core.backend.shared.quantized import CHUNK, Planes
+from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 
 _PROGRAMS = 1024  # at least so many are wanted, for some hundred multiprocessors of a card
 _MOST_SPLITS = 8
@@ -29,23 +29,25 @@ _LEAST_CHUNKS = 4 * TILE_CHUNKS  # of a split
 _WORDS = {5: torch.int16, 6: torch.int32}  # the bits above the nibbles of 16 codes
 
 
-class CodeProducts:
+class QuantizedProducts:
     """For codes of one number of bits on one card. Raises OSError, ValueError or DriverError where the
     kernels cannot be loaded.
 
     `stream()` is the handle of the stream to compute on.
     """
 
-    def __init__(self, driver: Driver, dtype: torch.dtype, bits: int, *, stream: Callable[[], int]) -> None:
-        def load(function: str, *sizes: int) -> Kernel:
-            return driver.load(read(compiled_product(function, dtype, *sizes)))
+    def __init__(
+        self, driver: CudaDriver, dtype: torch.dtype, bits: int, *, stream: Callable[[], int]
+    ) -> None:
+        def load(function: str, *sizes: int) -> LoadedKernel:
+            return driver.load(read_kernel(compiled_product(function, dtype, *sizes)))
 
         self.dtype, self.bits, self._stream = dtype, bits, stream
         self._multiply = {inputs: load("multiply_codes", bits, inputs) for inputs in TILE_INPUTS}
         self._join = load("join_products")
         self._decode = load("decode_rows", bits)
 
-    def into(self, parts: torch.Tensor, x: torch.Tensor, planes: Planes, first: int) -> None:
+    def into(self, parts: torch.Tensor, x: torch.Tensor, planes: QuantizedMatrix, first: int) -> None:
         """x [n, columns] times the transposed matrix, into the columns from `first` on of `parts` fp32
         [splits, n, all rows].
         """
@@ -73,16 +75,16 @@ class CodeProducts:
         )
         return out
 
-    def rows(self, planes: Planes, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def rows(self, planes: QuantizedMatrix, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """The rows that `ids` [count] names, into `out` [count, columns], which is returned."""
         return self._decoded(planes, ids, 0, out)
 
-    def decode(self, planes: Planes, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
+    def decode(self, planes: QuantizedMatrix, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
         """As many rows from `first` on as `out` [rows, columns] has, into it."""
         return self._decoded(planes, None, first, out)
 
     def _decoded(
-        self, planes: Planes, ids: torch.Tensor | None, first: int, out: torch.Tensor
+        self, planes: QuantizedMatrix, ids: torch.Tensor | None, first: int, out: torch.Tensor
     ) -> torch.Tensor:
         assert out.is_contiguous() and out.dtype == self.dtype, (out.stride(), out.dtype)
         chunks, count = planes.columns // CHUNK, out.shape[0]
@@ -98,24 +100,24 @@ class CodeProducts:
         return out
 
 
-class Products:
-    """As core.backend.cpu.native.products.NativeProducts, for matrices on a card: a CodeProducts for each
-    number of bits.
+class CardProducts:
+    """As core.backend.cpu.native.products.NativeProducts, for matrices on a card: a QuantizedProducts for
+    each number of bits.
     """
 
-    def __init__(self, by_bits: dict[int, CodeProducts]) -> None:
+    def __init__(self, by_bits: dict[int, QuantizedProducts]) -> None:
         self._by_bits = by_bits
 
-    def add(self, kernel: CodeProducts) -> None:
+    def add(self, kernel: QuantizedProducts) -> None:
         """For codes of its number of bits."""
         self._by_bits[kernel.bits] = kernel
 
-    def takes(self, parts: Sequence[Planes]) -> bool:
+    def takes(self, parts: Sequence[QuantizedMatrix]) -> bool:
         """Whether these matrices, one above the other, are for these kernels."""
         return parts[0].columns % CHUNK == 0 and all(part.bits in self._by_bits for part in parts)
 
     def multiply(
-        self, x: torch.Tensor, parts: Sequence[Planes], bias: torch.Tensor | None = None
+        self, x: torch.Tensor, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """x [n, columns] times the transposed matrices, one above the other, and `bias` fp32 [sum of rows]:
         [n, sum of rows] of x's type.
@@ -129,12 +131,12 @@ class Products:
             first += part.rows
         return self._by_bits[parts[0].bits].join(sums, bias)
 
-    def decode(self, planes: Planes, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
-        """See CodeProducts."""
+    def decode(self, planes: QuantizedMatrix, out: torch.Tensor, *, first: int = 0) -> torch.Tensor:
+        """See QuantizedProducts."""
         return self._by_bits[planes.bits].decode(planes, out, first=first)
 
-    def rows(self, planes: Planes, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """See CodeProducts."""
+    def rows(self, planes: QuantizedMatrix, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """See QuantizedProducts."""
         return self._by_bits[planes.bits].rows(planes, ids, out)
 
 
@@ -145,7 +147,7 @@ def _split_chunks(chunks: int, rows: int) -> int:
     return max(_LEAST_CHUNKS, -(-chunks // splits // TILE_CHUNKS) * TILE_CHUNKS)
 
 
-def _described(planes: Planes) -> tuple[tuple[torch.Tensor, ...], tuple[int, int, int]]:
+def _described(planes: QuantizedMatrix) -> tuple[tuple[torch.Tensor, ...], tuple[int, int, int]]:
     """The planes, in place of those that are not there any other address; and what says so."""
     low, high = planes.low, planes.high
     stepped, shifted = planes.scale_steps is not None, planes.offset is not None
@@ -162,10 +164,10 @@ def _described(planes: Planes) -> tuple[tuple[torch.Tensor, ...], tuple[int, int
     return pointers, (int(stepped), int(shifted), 0 if shifted else planes.middle)
 
 
-class CompiledRows:
+class TritonRows:
     """Rows of a matrix in codes, decoded in one launch: an embedding."""
 
-    def __init__(self, planes: Planes, products: Products, dtype: torch.dtype) -> None:
+    def __init__(self, planes: QuantizedMatrix, products: CardProducts, dtype: torch.dtype) -> None:
         self._planes, self._products, self._dtype = planes, products, dtype
 
     def __getitem__(self, ids: torch.Tensor) -> torch.Tensor:

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import torch
 
-from core.backend.base import Sums
+from core.backend.base import ScoreRequest
 from core.backend.cuda.triton.attention import DecodeAttention, Part
 from core.backend.cuda.triton.sizes import CHUNK, DTYPES, HEAD_DIMS
-from core.backend.shared.kv_rows import CODES, as_rows, numbers, row_width
+from core.backend.shared.kv_rows import CODES, as_rows, dequantized, row_width
 from core.backend.shared.reference_attention import defined
 from core.errors import DeviceLost
 from core.text.words import translated as _
@@ -31,7 +31,7 @@ Seconds = Callable[[Callable[[], object]], float]  # that something takes, on th
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class HeadSizes:
     """Of a model's attention."""
 
     heads: int
@@ -40,14 +40,14 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TriedAttention:
     """The kernel, None where the library's serves, and what the person should know of that."""
 
     kernel: DecodeAttention | None
     note: str
 
 
-class Trials(Protocol):
+class TrialRecord(Protocol):
     """Keeps what was begun and never ended, from one start to the next."""
 
     def broke(self, what: str) -> bool: ...
@@ -57,7 +57,7 @@ class Trials(Protocol):
 
 
 @contextmanager
-def kept(trials: Trials | None, what: str, lost: Callable[[], bool]) -> Iterator[str]:
+def recorded_trial(trials: TrialRecord | None, what: str, lost: Callable[[], bool]) -> Iterator[str]:
     """Around the trial of a kernel, which a fault may end together with the process or its device. Gives the
     reason why the kernel is not to be tried, "" where it is. Raises DeviceLost.
     """
@@ -77,17 +77,17 @@ def kept(trials: Trials | None, what: str, lost: Callable[[], bool]) -> Iterator
         raise DeviceLost(f"the device failed while this kernel was tried: {what}")
 
 
-def tried(
+def try_attention(
     make: Callable[[], DecodeAttention],
     library: Library,
-    sizes: Sizes,
+    sizes: HeadSizes,
     *,
     off: str = "",
     rows: torch.dtype,
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
-) -> Found:
+) -> TriedAttention:
     """Makes the kernel for keys and values in such `rows` and tries it. Whatever goes wrong, the library's
     serves; `off`, where given, is why it does without a trial.
     """
@@ -112,20 +112,20 @@ def tried(
     said = _("Attention of short passes: the compiled kernel ({times}).")
     if rows == CODES:
         said = _("Attention of short passes to an 8-bit cache: the compiled kernel ({times}).")
-    return Found(kernel, said.format(times=times))
+    return TriedAttention(kernel, said.format(times=times))
 
 
-def _library(rows: torch.dtype, reason: str) -> Found:
+def _library(rows: torch.dtype, reason: str) -> TriedAttention:
     said = _("Attention of short passes: the library's kernel; {reason}.")
     if rows == CODES:
         said = _(
             "An 8-bit cache is decoded piece by piece for the library's kernel, which is slow; {reason}."
         )
-    return Found(None, said.format(reason=reason))
+    return TriedAttention(None, said.format(reason=reason))
 
 
 def _worst(
-    kernel: DecodeAttention, sizes: Sizes, rows: torch.dtype, device: torch.device, dtype: torch.dtype
+    kernel: DecodeAttention, sizes: HeadSizes, rows: torch.dtype, device: torch.device, dtype: torch.dtype
 ) -> float:
     """The largest difference from the definition, in what is allowed; NaN is larger than everything."""
     dice, shares = torch.Generator().manual_seed(0), []
@@ -134,11 +134,11 @@ def _worst(
         q = q.to(device, dtype)
         k, v = (as_rows(part.to(dtype), sizes.head_dim, rows).to(device) for part in (k, v))
         numbers_of = (
-            numbers(part, sizes.head_dim, torch.float32) if rows == CODES else part for part in (k, v)
+            dequantized(part, sizes.head_dim, torch.float32) if rows == CODES else part for part in (k, v)
         )
         want = defined(q, *numbers_of, length=length, causal=True)
         shares.append(_share(kernel.attend_part(q, k, v, length=length, causal=True), want, dtype))
-        sums = Sums(CHUNK)
+        sums = ScoreRequest(CHUNK)
         got = kernel.attend_part(q, k, v, length=length, causal=True, sums=sums)
         # all chunks together are what the first query sees
         lse = torch.cat((sums.found.logsumexp(1)[None], got[1][1:]))
@@ -162,7 +162,7 @@ def _share(got: Part, want: Part, dtype: torch.dtype) -> float:
 def _times(
     kernel: DecodeAttention,
     library: Library,
-    sizes: Sizes,
+    sizes: HeadSizes,
     rows: torch.dtype,
     device: torch.device,
     dtype: torch.dtype,
@@ -182,7 +182,7 @@ def _times(
 
 
 def _material(
-    sizes: Sizes, n: int, blocks: int, block_tokens: int, dice: torch.Generator
+    sizes: HeadSizes, n: int, blocks: int, block_tokens: int, dice: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     q = torch.randn(n, sizes.heads, sizes.head_dim, generator=dice)
     k, v = torch.randn(2, blocks, sizes.kv_heads, block_tokens, sizes.head_dim, generator=dice)
