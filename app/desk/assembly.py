@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sqlite3
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +31,6 @@ from app.desk.shelf import Shelf
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.trash import Trash
-from app.errors import in_words
 from app.models.catalogue import Models
 from app.store.history import History
 from app.store.library import Library
@@ -43,8 +40,6 @@ from core.text.words import joined_sentences
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
-
-log = logging.getLogger(__name__)
 
 STOP_WAIT_S = 5.0
 SAVE_WAIT_S = 30.0  # 4 GB at 150 MB/s; more than that goes on after the next start
@@ -104,7 +99,7 @@ class AppServices:
         self.disk_usage = DiskUsage(store, library, preferences)
         self.data_folder = DataFolder(store, engine, history)
         self.actions = Dispatcher(store, self._table())
-        self._unsettled = self._settle()
+        history.settle()
         self.trash.settle()
 
     def _table(self) -> dict[str, Action]:
@@ -159,18 +154,8 @@ class AppServices:
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk, and says what is wrong with what was kept."""
         self.books.resume()
-        known = (self._unsettled, self.history.warning, self.preferences.warning)
-        if warnings := [one for one in known if one]:
+        if warnings := [one for one in (self.history.warning, self.preferences.warning) if one]:
             self.store.say(joined_sentences(*warnings))
-
-    def _settle(self) -> str:
-        """Ends the answers that a killed app left open. Returns why that cannot be written, if it cannot."""
-        try:
-            self.history.settle()
-        except sqlite3.Error as error:
-            log.warning("answers that were being written could not be ended: %s", error)
-            return in_words(error)
-        return ""
 
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.turns import StoredTurn, wording
 from core.ask import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 
@@ -374,9 +376,15 @@ class History:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def settle(self) -> int:
-        """Answers still marked as being written (the app was killed) become `stopped`. Returns how many."""
+        """Answers still marked as being written (the app was killed) become `stopped`. Returns how many; why
+        that cannot be written, as on a full disk, is the `warning`.
+        """
         with self._lock:
-            return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
+            try:
+                return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
+            except sqlite3.Error as error:
+                self.warning = joined_sentences(*filter(None, (self.warning, in_words(error))))
+                return 0
 
 
 def new_id() -> str:

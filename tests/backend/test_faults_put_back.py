@@ -136,7 +136,7 @@ FAULTS = {
         lambda cuda, _: test_peak_memory.test_a_late_prefill_takes_what_the_plan_says("8B", 16, False, cuda),
     ),
     "B: no kernel but flash": (
-        [(library_attention, "choose", without_the_efficient_one)],
+        [(library_attention, "choose_kernel", without_the_efficient_one)],
         lambda _, patch: test_kernels.test_without_flash_the_efficient_kernel_is_used(patch),
     ),
     "B: plain products copy all keys": (
@@ -207,7 +207,7 @@ FAULTS = {
         lambda cuda, patch: card.test_on_windows_somebody_looks_after_each_copy(cuda, patch, "nt", 4),
     ),
     "H: a build that the driver is too old for": (
-        [(test_torch_build, "choose", whatever_the_driver)],
+        [(test_torch_build, "choose_build", whatever_the_driver)],
         lambda *_: test_torch_build.test_the_build_follows_driver_and_gpu(
             NvidiaDriver((570, 124), (12, 0)), "linux", "cu128"
         ),

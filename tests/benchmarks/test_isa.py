@@ -42,7 +42,7 @@ llamacpp.Contender.__init__ = stand_in
 llamacpp.main(sys.argv[1:] + ["--gguf", "x", "--only", "ours", "--contexts", "1"])
 """
 PROGRAMS = {
-    "attention": WITHIN.format(program="attention", first="measured"),
+    "attention": WITHIN.format(program="attention", first="layer_times"),
     "decode": WITHIN.format(program="decode", first="ensure_embedded"),
     "prefill": WITHIN.format(program="prefill", first="ensure_embedded"),
     "peers": BESIDE,

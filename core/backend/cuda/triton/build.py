@@ -134,13 +134,13 @@ def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
         yield Variant(name, "decode_rows", pointers, tile, 4, 1, fused=False)
 
 
-def triton_source_digest() -> str:
+def source_digest() -> str:
     """SHA-256 of the Triton source and of how it is compiled."""
     names = ("kernel.py", "product_kernel.py", "sizes.py", "build.py")
     return hashlib.sha256(b"".join((ARCHIVE.parent / name).read_bytes() for name in names)).hexdigest()
 
 
-def build_archive(out: Path) -> None:
+def build(out: Path) -> None:
     """All kernels into the archive `out`. Raises ImportError without the compiler."""
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # lines and paths of this computer
     with tempfile.TemporaryDirectory() as cache, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -179,7 +179,7 @@ def _text(variant: Variant) -> str:
         re.sub(r"[ \t]*//.*", "", made.asm["ptx"]).strip() + "\n",
         given=len(made.src.fn.arg_names) - len(variant.constants),
         shared_bytes=made.metadata.shared,
-        source=triton_source_digest(),
+        source=source_digest(),
         warps=variant.warps,
     )
 
@@ -197,7 +197,7 @@ def main() -> None:
         sys.exit(f"No compiler: pip install triton=={COMPILER}")
     if __version__ != COMPILER:
         sys.exit(f"This is Triton {__version__}, and the kernels are built by {COMPILER}.")
-    build_archive(out)
+    build(out)
 
 
 if __name__ == "__main__":
