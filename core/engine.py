@@ -16,6 +16,7 @@ import torch
 
 from core.ask import Params
 from core.cache.base import KeyHook, TargetKVCache
+from core.cache.reading_store import ReadingStore
 from core.cache.snapshot import SnapshotStore
 from core.decoding.branching import AnswerBranch, grow_branches
 from core.decoding.context import Context
@@ -363,14 +364,24 @@ class Engine:
             should_stop=should_stop,
             tap=tap,
         )
+        store = self._reading_store(context)
         while True:
             self._backend.adapt()
             with torch.inference_mode():
                 done = next(steps, None)
-            context.hold(ids)
+                context.hold(ids)
+                if store and done is not None:
+                    book = context.ids[: context.book_tokens]
+                    store.follow(book, context.cache, should_stop=should_stop)
             if done is None:
                 return
             yield done
+
+    def _reading_store(self, context: Context) -> ReadingStore | None:
+        """Where the rest of a context's book goes while it is read."""
+        if self._snapshots is None or context.saved or not context.stored_while_read:
+            return None
+        return ReadingStore(self._snapshots, context.book_id, read=context.cache.length, clock=self._clock)
 
     def _decode(self, run: _Answer, decoder: Decoder) -> Generator[Round, None, str]:
         """Rounds until the answer ends. Returns the reason."""

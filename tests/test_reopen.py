@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from core.ask import Params
+from core.cache.disk import BLOCK_TOKENS
 from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round
@@ -115,6 +116,31 @@ def test_a_cancelled_reading_goes_on_in_the_next_process(tmp_path):
     assert answer == ask(reopened(tmp_path / "none"))[0]
 
 
+def read_and_die(root: Path, tokens: int, **belonging: bool) -> None:
+    """A process that is gone once so many tokens are read; it has stored nothing in idle time."""
+    made = reopened(root)
+    context = made.new_context(1800)
+    context.belongs_to("book", len(BOOK), **belonging)
+    for event in made.generate(context, [*BOOK, *QUESTION], PARAMS):
+        if isinstance(event, Prefill) and event.done_tokens >= tokens:
+            return
+    pytest.fail("it was never so far")
+
+
+def test_what_was_read_before_a_crash_need_not_be_read_again(tmp_path):
+    """Whole blocks are on the disk before the reading ends."""
+    read_and_die(tmp_path, 1280)
+    answer, _, end, _ = ask(reopened(tmp_path))
+    assert end.stats.snapshot_tokens == BLOCK_TOKENS
+    assert answer == ask(reopened(tmp_path / "none"))[0]
+
+
+def test_a_part_that_is_read_for_its_summary_is_not_stored_while_it_is_read(tmp_path):
+    """A book in parts would take the room of all of them."""
+    read_and_die(tmp_path, 1280, stored_while_read=False)
+    assert reopened(tmp_path).stored_tokens("book", BOOK) == 0
+
+
 def test_a_stop_while_a_book_is_loaded_ends_the_answer(tmp_path):
     first = reopened(tmp_path)
     save(first, ask(first)[3])
@@ -157,10 +183,11 @@ def test_a_context_for_another_text_does_not_take_the_book_along(tmp_path):
     """A context is handed on when memory is short: its owner changes with its rows."""
     made = reopened(tmp_path)
     _, _, _, context = ask(made)
+    before = set(tmp_path.rglob("*.kv"))  # stored while it was read
     context.belongs_to("", 0)
     list(made.generate(context, BOOK[:40], PARAMS))
     save(made, context)
-    assert list(tmp_path.glob("*/*/*.kv")) == []
+    assert set(tmp_path.rglob("*.kv")) == before
 
 
 def test_a_key_changes_with_what_the_rows_depend_on(tmp_path):

@@ -315,7 +315,7 @@ class Turns:
         needed = min(self._engine.context_tokens, len(ids) + longest + 1)
         spare = min(_PASSING_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
         context = self._shelf.take(key, needed, spare_tokens=spare, passing=passing)
-        context.belongs_to(key[0], keep_tokens)
+        context.belongs_to(key[0], keep_tokens, stored_while_read=keep_whole)
         events = generate_answer(
             self._engine,
             context,

@@ -26,6 +26,7 @@ class Context:
         self.ids: list[int] = []
         self.index = NgramIndex(capacity)
         self.book_id, self.book_tokens, self.saved = "", 0, True
+        self.stored_while_read = False
         # keeps where the answer looks, where somebody wants to know
         self.looking: QueryRecorder | None = None
 
@@ -34,9 +35,12 @@ class Context:
         """Bytes of its KV cache."""
         return self.cache.nbytes if self.cache is not None else 0
 
-    def belongs_to(self, book_id: str, book_tokens: int) -> None:
-        """The prompt to come begins with `book_tokens` ids of this book."""
+    def belongs_to(self, book_id: str, book_tokens: int, *, stored_while_read: bool = True) -> None:
+        """The prompt to come begins with `book_tokens` ids of this book, which go to disk in idle time and,
+        if `stored_while_read`, as soon as they are read.
+        """
         self.book_id, self.book_tokens, self.saved = book_id, book_tokens, not book_tokens
+        self.stored_while_read = stored_while_read
 
     def keep_prefix_of(self, ids: Sequence[int]) -> int:
         """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed.

@@ -42,8 +42,8 @@ class FakeContext:
     def __init__(self, capacity: int) -> None:
         self.capacity, self.ids, self.closed, self.book = capacity, [], False, ("", 0)
 
-    def belongs_to(self, book_id: str, book_tokens: int) -> None:
-        self.book = (book_id, book_tokens)
+    def belongs_to(self, book_id: str, book_tokens: int, *, stored_while_read: bool = True) -> None:
+        self.book, self.stored_while_read = (book_id, book_tokens), stored_while_read
 
     @property
     def nbytes(self) -> int:
