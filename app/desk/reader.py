@@ -7,12 +7,14 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from app.desk.store import Store
 from app.desk.values import BookSearch, ShownPassage
 from app.store.library import Library
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
+from app.store.turns import StoredTurn
 from core.config import checked
 from core.documents.document import Document
 from core.documents.finding import Finder
@@ -166,6 +168,23 @@ def _inside(book: Document, passage: ShownPassage) -> ShownPassage:
 def as_known(book: Document, until: int | None) -> Document:
     """The book as far as it may be read; one that was read anew may have fewer chapters than then."""
     return book.up_to(min(until, len(book.chapters)) if until and book.chapters else None)
+
+
+def as_read(known: Document, question: StoredTurn | None) -> Document:
+    """What is `known` of the book, as far as it was read for the answer to `question`, where chapters were
+    chosen for that: an answer stands on nothing else.
+    """
+    extra = question.extra if question else {}
+    chosen = tuple(extra.get("ticked") or ())
+    if not chosen and (span := extra.get("chapters")):
+        chosen = tuple(range(span[0], span[1] + 1))
+    chosen = tuple(one for one in chosen if 1 <= one <= len(known.chapters))
+    return _only(known, chosen) if chosen else known
+
+
+@lru_cache(maxsize=4)
+def _only(book: Document, chapters: tuple[int, ...]) -> Document:
+    return book.only(chapters)
 
 
 def where(book: Document, offset: int) -> str:

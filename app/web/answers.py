@@ -10,7 +10,7 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from app.desk.answer_job import Snapshot
-from app.desk.reader import as_known
+from app.desk.reader import as_known, as_read
 from app.render.markdown import Citation
 from app.store.turns import StoredTurn, answered_until
 from app.web import regions
@@ -93,7 +93,7 @@ class AnswerViews:
             if book and turn.role == "assistant" and turn.text:
                 looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
                 stands = [SourceSpan(**one) for one in turn.extra.get("stands", ())]
-                known, asked = as_known(book, until), question_of(question)
+                known, asked = as_read(as_known(book, until), question), question_of(question)
                 cited = self._citations(turn.text, known, asked, looked, stands)
             parts = self._parts(turn.extra.get("parts", ()), book, until)
             self._turn_html[key] = regions.turn_html(

@@ -58,11 +58,13 @@ class Citations:
         self._books: list[_Book] = []
         self._growing = _Growing()
         self._so_far: tuple[tuple[object, ...], tuple[Citation, ...]] = ((), ())
+        self._begun: str | None = None  # the text that is being prepared
 
     def prepare(self, book: Document) -> None:
-        """Begin to prepare the book, so that its first answer need not wait."""
-        if not self.ready(book):
-            threading.Thread(target=self._prepared, args=(book,), name="evidence", daemon=True).start()
+        """Begin to prepare the book, so that its first answer need not wait; once, until it is prepared."""
+        if self._begun != book.text and not self.ready(book):
+            self._begun = book.text
+            threading.Thread(target=self._prepare, args=(book,), name="evidence", daemon=True).start()
 
     def __call__(
         self,
@@ -103,6 +105,10 @@ class Citations:
     def ready(self, book: Document) -> bool:
         """Whether the book is prepared."""
         return any(one.is_of(book) for one in self._books)
+
+    def _prepare(self, book: Document) -> None:
+        self._prepared(book)
+        self._begun = None  # two others may take its place, and it is prepared again
 
     def _prepared(self, book: Document) -> _Book:
         with self._lock:

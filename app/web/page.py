@@ -103,11 +103,11 @@ class Page:
         return None
 
     def _is_ready(self) -> bool:
-        """Whether the open book can be looked through for what sentences rest on; begins to prepare it."""
-        book = self._view["known"]
+        """Whether what was read can be looked through for what sentences rest on; begins to prepare it."""
+        book = self._view["read"]
         if book is None:
             return False
-        self._keep("prepared", book, lambda: self._answers.prepare(book))
+        self._answers.prepare(book)
         return self._answers.ready(book)
 
 

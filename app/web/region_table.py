@@ -181,8 +181,8 @@ def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
         return views.parts(answer, book, until) if running else ()
 
     def live(
-        answer: Snapshot | None, running: bool, visible: int, known: Document | None, asked: str, ready: bool
+        answer: Snapshot | None, running: bool, visible: int, read: Document | None, asked: str, ready: bool
     ) -> tuple[str, ...]:
-        return views.live(answer, visible, known, asked) if running else ()
+        return views.live(answer, visible, read, asked) if running else ()
 
     return {"turns": turns, "parts": parts, "live": live}

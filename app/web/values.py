@@ -12,7 +12,7 @@ from typing import Any
 from app.desk.answer_job import Snapshot
 from app.desk.assembly import AppServices
 from app.desk.comparison import comparable
-from app.desk.reader import as_known, shown_bookmarks
+from app.desk.reader import as_known, as_read, shown_bookmarks
 from app.desk.shelf import kept_of_books
 from app.desk.values import Notice
 from app.store.turns import StoredTurn
@@ -77,6 +77,9 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         # an answer stands in the history a moment before it is on the desk
         "done_turns": lambda turns, running: (
             turns[:-1] if running else [turn for turn in turns if turn.state != "writing"]
+        ),
+        "read": lambda known, turns, running: (
+            as_read(known, turns[-2]) if known and running and len(turns) > 1 else known
         ),
         "asked": lambda turns, running: question_of(turns[-2]) if running and len(turns) > 1 else "",
         "stats": lambda answer, done_turns: answer.stats if answer and answer.stats else _last(done_turns),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields, replace
 
 from core.documents.word_count import count_words
@@ -64,6 +65,16 @@ class Document:
         read.
         """
         return tuple(section for section in self.sections if section.kind == "chapter")
+
+    def only(self, chapters: Collection[int]) -> Document:
+        """The book with nothing but white space outside these of its chapters (1-based): places stay what
+        they are, and nothing else can be found.
+        """
+        text, end = "", 0
+        for number, one in enumerate(self.chapters, 1):
+            if number in chapters:
+                text, end = text + " " * (one.start - end) + self.text[one.start : one.end], one.end
+        return replace(self, text=text + " " * (len(self.text) - end))
 
     def up_to(self, chapter: int | None) -> Document:
         """The book as somebody knows it who has read up to the end of its `chapter` (1-based): nothing behind

@@ -107,6 +107,24 @@ def test_a_book_read_again_is_shown_as_it_reads_now(talking):
     assert f'data-offset="{len(FIRST)}"' in "".join(shown["turns"])
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found"), [({}, True), ({"chapters": [1, 1]}, False), ({"ticked": [2]}, True)]
+)
+def test_an_answer_stands_on_the_chapters_that_were_read_for_it(make_desk, engine, chosen: dict, found: bool):
+    """Of a range of chapters a mark led to one that the same footer called not read."""
+    text = FILLER + "\n\n" + FACT
+    sections = (Section("I", 0, len(FILLER) + 2), Section("II", len(FILLER) + 2, len(text)))
+    desk = make_desk(engine)
+    desk.shelf.put(Document("Mars", "", "txt", text, sections, sha256="c" * 64), cover=b"", again=False)
+    talk = desk.history.create("c" * 64).id
+    desk.store.update(conversation_id=talk)
+    desk.history.add(talk, "user", "Tell me about him.", extra=chosen)
+    desk.history.add(talk, "assistant", "The astronomer Ogilvy lived at Ottershaw.")
+    html = "".join(Page(desk).render()["turns"])
+    assert ("sign-agrees" in html) == found
+    assert f'data-offset="{len(FILLER) + 2}"' in html or not found
+
+
 ANSWER = (
     "The astronomer Ogilvy lived at Ottershaw. He liked jazz.\n\n"
     "The keeper counted sheep upon the quiet hill. Then he slept. “He was at Ottershaw,” they say.\n\nThe end"
