@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-CONTEXTS, TINY_CONTEXT = (8_192, 130_048), 300  # tokens read before decoding
+SHORT, LONG, TINY_CONTEXT = 32_768, 130_048, 300  # tokens read before decoding
+CONTEXTS = (SHORT, LONG)
+GPU_TESTS = ("tests/gpu",)
+NO_CARD = "No CUDA GPU was found; --stand-in tests the program without one."
+OURS = "compiled"  # mark of those that launch our kernels themselves
 _SPARE_S = 15.0  # that a step stops before its process would be ended
 
 
@@ -83,11 +88,52 @@ def self_test(sheet: Sheet, options: argparse.Namespace) -> None:
 
 def tests(sheet: Sheet, options: argparse.Namespace) -> None:
     """tests/gpu; all are skipped where there is no card."""
+    _tested(sheet)
+
+
+def _tested(sheet: Sheet, *more: str) -> None:
     import pytest
 
     counter = OutcomeCounter(sheet)
-    code = pytest.main(["tests/gpu", "--tb=short", "-p", "no:cacheprovider"], plugins=[counter])
+    code = pytest.main([*GPU_TESTS, *more, "--tb=short", "-p", "no:cacheprovider"], plugins=[counter])
     sheet.put(exit_code=int(code))
+
+
+def tests_by_library(sheet: Sheet, options: argparse.Namespace) -> None:
+    """The same without any compiled kernel of ours, so that what a fault of one breaks is known to work."""
+    from core.backend.cuda.triton.driver import CudaDriver
+
+    def refuse() -> CudaDriver:
+        raise OSError("left out, to try the library's kernels")
+
+    CudaDriver.open = refuse
+    _tested(sheet, "-m", f"not {OURS}")
+
+
+def kernels(sheet: Sheet, options: argparse.Namespace) -> None:
+    """Rates of attention and of products by themselves."""
+    import torch
+
+    from benchmarks.card import kernel_rates
+    from core.selftest.device import devices
+
+    backend, _exact, gpu = devices(
+        probe(paths.data_dir()), Settings(device="cpu") if options.stand_in else Settings()
+    )
+    if gpu is None and not options.stand_in:
+        sheet.put(refused=NO_CARD)
+        return
+    sizes = kernel_rates.TINY if options.stand_in else kernel_rates.TimedSizes()
+    with torch.inference_mode():
+        for name, rates in (
+            ("attention", kernel_rates.attention_rates),
+            ("products", kernel_rates.product_rates),
+        ):
+            found = []
+            for one in rates(backend, sizes):
+                found.append(one)
+                sheet.put(**{name: found})
+    sheet.put(kernels=list(backend.notes))
 
 
 class OutcomeCounter:
@@ -119,33 +165,84 @@ class OutcomeCounter:
 
 
 def llama_8b(sheet: Sheet, options: argparse.Namespace) -> None:
-    """Its shape with random weights, under the cap where the card is larger: passes, then decoding at a
-    stated acceptance, behind a short context and a long one.
+    """Its shape on the whole card, then on a smaller one where the card is larger: passes launched one by one
+    and as recordings, then decoding at a stated acceptance.
     """
+    _decoded(sheet, options, "LLAMA_3_8B", (LONG,), cards=("whole", "capped"))
+
+
+def llama_7b(sheet: Sheet, options: argparse.Namespace) -> None:
+    """LWM's shape, whose KV cache leaves a card of 24 GiB: reading, and decoding over the bus."""
+    _decoded(sheet, options, "LLAMA_2_7B", CONTEXTS, cards=("capped",))
+
+
+def _decoded(
+    sheet: Sheet,
+    options: argparse.Namespace,
+    shape: str,
+    contexts: tuple[int, ...],
+    *,
+    cards: tuple[str, ...],
+) -> None:
+    """Random weights and ids, each case as soon as it is through."""
     from benchmarks.card import gpu
     from benchmarks.speed.forward_times import OutOfTime
 
     bench = _bench(options)
     if bench is None:
-        sheet.put(refused="No CUDA GPU was found; --stand-in tests the program without one.")
+        sheet.put(refused=NO_CARD)
         return
-    capped = not bench.tiny and bench.machine.gpus[0].vram_bytes > options.cap_gib * GIB
-    card = f"a card of {options.cap_gib:g} GiB" if capped else "the whole card"
-    sheet.put(acceptance="stated", runs_on="a stand-in of a few rows, on the CPU" if bench.tiny else card)
-    shape = gpu.TINY if bench.tiny else gpu.LLAMA_3_8B
-    for context in (TINY_CONTEXT,) if bench.tiny else CONTEXTS:
-        case, named = (
-            gpu.CardCase(shape, context, capped or bench.tiny, "stated"),
-            f"behind {context:,} tokens",
-        )
-        try:
-            found = gpu.run_case(case, bench)
-            if "refused" in found:  # by a card that is too small for 16 bits
-                sheet.put(**{f"{named}, weights of 16 bits": found})
-                found, named = gpu.run_case(replace(case, coded=True), bench), f"{named}, weights of 4 bits"
-        except OutOfTime:
-            found = {"refused": "out of time"}
-        sheet.put(**{named: found})
+    sheet.put(acceptance="stated", stand_in=bench.tiny)
+    if not _larger(bench, options.cap_gib):
+        cards = ("whole",)
+    for context in (TINY_CONTEXT,) if bench.tiny else contexts:
+        for card in cards:
+            capped = card == "capped"
+            on = f"a card of {options.cap_gib:g} GiB" if capped else "the whole card"
+            named = f"{on}, behind {context:,} tokens"
+            case = gpu.CardCase(gpu.TINY if bench.tiny else getattr(gpu, shape), context, capped, "stated")
+            try:
+                found = gpu.run_case(case, bench)
+                if "refused" in found:  # by a card that is too small for 16 bits
+                    sheet.put(**{f"{named}, weights of 16 bits": found})
+                    found, named = (
+                        gpu.run_case(replace(case, coded=True), bench),
+                        f"{named}, weights of 4 bits",
+                    )
+            except OutOfTime:
+                found = {"refused": "out of time"}
+            sheet.put(**{named: found})
+
+
+def _larger(bench: Any, cap_gib: float) -> bool:
+    return bench.tiny or bench.machine.gpus[0].vram_bytes > cap_gib * GIB
+
+
+def full_device(sheet: Sheet, options: argparse.Namespace) -> None:
+    """The device is filled until it refuses; then it must compute as before, and hold no more than before."""
+    import torch
+
+    from benchmarks.card.contact_drills import drilled
+    from core.backend.cuda.backend import CudaBackend
+
+    if not torch.cuda.is_available():
+        sheet.put(refused=NO_CARD)
+        return
+    backend = CudaBackend(torch.bfloat16, memory_cap_bytes=int(options.cap_gib * GIB))
+    for drill in ("first", "again"):
+        sheet.put(**{drill: drilled(backend, piece_bytes=GIB // 4, most=int(4 * options.cap_gib) + 8)})
+
+
+def sanitizer(sheet: Sheet, options: argparse.Namespace) -> None:
+    """compute-sanitizer over the tests of our kernels, where it is installed."""
+    from benchmarks.card.contact_drills import TOOLS, sanitized
+
+    program = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if program is None:
+        sheet.put(refused="compute-sanitizer is not installed.")
+        return
+    for tool in TOOLS:
+        sheet.put(**{tool: sanitized(program, tool, [*GPU_TESTS, "-m", OURS])})
 
 
 def _bench(options: argparse.Namespace) -> Any:
@@ -155,7 +252,7 @@ def _bench(options: argparse.Namespace) -> Any:
     from benchmarks.card import gpu
     from benchmarks.card.sources import Random, random_ids
     from benchmarks.speed.forward_times import VERIFY_ROWS, measured_speeds
-    from core.hardware.gpus import imagined_hardware
+    from core.hardware.gpus import imagine, imagined_hardware
 
     ends = time.monotonic() + options.seconds - _SPARE_S
 
@@ -166,7 +263,7 @@ def _bench(options: argparse.Namespace) -> Any:
 
     if options.stand_in:
         return bench(gpu.TINY.vocab, TINY_CONTEXT, imagined_hardware(ram_gib=16), gpu.MeasuredSpeeds())
-    hardware = probe(paths.data_dir())
+    hardware = imagine(probe(paths.data_dir()), ram_gib=options.ram_gib)
     if not hardware.gpus:
         return None
     card = hardware.gpus[0]
@@ -177,8 +274,13 @@ def _bench(options: argparse.Namespace) -> Any:
 STEPS: dict[str, Callable[[Sheet, argparse.Namespace], None]] = {
     "machine": machine_step,
     "self-test": self_test,
+    "tests-by-library": tests_by_library,
     "tests": tests,
+    "kernels": kernels,
     "llama-8b": llama_8b,
+    "llama-7b": llama_7b,
+    "full-device": full_device,
+    "sanitizer": sanitizer,
 }
 
 
@@ -189,6 +291,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--file", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--cap-gib", type=float, required=True)
+    parser.add_argument("--ram-gib", type=float)
     parser.add_argument("--stand-in", action="store_true")
     options = parser.parse_args(arguments)
     # before torch is asked for the first time: GPUs are numbered as the driver's management library does

@@ -1,6 +1,7 @@
 """The first ten minutes on a card: what it is, what works on it, how fast it is. A page, and JSON behind it.
 
-    python -m benchmarks.first_contact [--out FOLDER] [--minutes 9] [--cap-gib 24] [--stand-in]
+    python -m benchmarks.first_contact [--out FOLDER] [--minutes 9] [--cap-gib 24] [--ram-gib N]
+        [--stand-in]
 
 Each step (benchmarks/card/contact_steps.py) is a process of its own: one that dies or hangs leaves the
 others, and what it had found by then. Needs torch, transformers, safetensors and numpy, and the small
@@ -44,10 +45,15 @@ class Step:
 
 
 STEPS = (
-    Step("machine", "versions, memory, bus", 60),
-    Step("self-test", "the device's self-test", 90),
-    Step("tests", "pytest tests/gpu", 150),
-    Step("llama-8b", "Llama-3.1-8B in random numbers", 240),
+    Step("machine", "versions, memory, bus", 30),
+    Step("self-test", "the device's self-test", 60),
+    Step("tests-by-library", "pytest tests/gpu by the library's kernels", 75),
+    Step("tests", "pytest tests/gpu by ours", 75),
+    Step("kernels", "attention and products by themselves", 60),
+    Step("llama-8b", "Llama-3.1-8B in random numbers", 150),
+    Step("llama-7b", "LWM-7B in random numbers, its KV cache beyond the card", 120),
+    Step("full-device", "a full device", 30),
+    Step("sanitizer", "compute-sanitizer", 60),
 )
 
 
@@ -90,6 +96,8 @@ def _start(
     step: Step, file: Path, left_s: float, options: argparse.Namespace, said: Any
 ) -> subprocess.Popen[bytes]:
     given = ["--file", str(file), "--seconds", f"{left_s:.1f}", "--cap-gib", str(options.cap_gib)]
+    if options.ram_gib is not None:
+        given += ["--ram-gib", str(options.ram_gib)]
     if options.stand_in:
         given.append("--stand-in")
     return subprocess.Popen(
@@ -135,6 +143,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("first-contact"), help="folder of the results")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for all steps together")
     parser.add_argument("--cap-gib", type=float, default=24.0, help="the card that a larger one stands for")
+    parser.add_argument("--ram-gib", type=float, help="memory beside the card, where too little is told")
     parser.add_argument("--stand-in", action="store_true", help="on the CPU, with nothing worth measuring")
     options = parser.parse_args(arguments)
     options.out = options.out.resolve()

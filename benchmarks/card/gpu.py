@@ -1,7 +1,7 @@
 """One command for a CUDA machine: pass times, prefill, memory and bytes moved at the size of 7B to 13B
 models, against the physical floors.
 
-    python -m benchmarks.gpu --book FILE [--minutes 9 | --quick] [--random] [--save gpu]
+    python -m benchmarks.gpu --book FILE [--minutes 9 | --quick] [--random] [--ram-gib N] [--save gpu]
 
 The embedded model in the shape of a large one (benchmarks/lib/upscale.py) reads real text, offloaded under a
 24 GiB card's memory, and on chip as far as the card allows. With --random, weights and ids are random
@@ -39,7 +39,7 @@ from benchmarks.card.sources import (
     small_book,
 )
 from benchmarks.lib.results import RESULTS, save_result
-from benchmarks.lib.upscale import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B
+from benchmarks.lib.upscale import LLAMA_2_7B, LLAMA_2_13B, LLAMA_3_8B, QWEN_3_4B
 from benchmarks.speed.forward_times import (
     VERIFY_ROWS,
     MeasuredSpeeds,
@@ -54,7 +54,7 @@ from core.backend.cuda.backend import CudaBackend
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import GIB, Hardware
-from core.hardware.gpus import imagined_hardware
+from core.hardware.gpus import imagine, imagined_hardware
 from core.hardware.probe import measure_bus, probe
 from core.model.gguf.size_estimates import ROUNDED, in_format
 from core.model.llama import LlamaModel
@@ -68,7 +68,7 @@ KEPT_GIB = 1.5  # of which the screen and the CUDA context have so much
 # for 128K; beyond 8K only times are taken, so the text's quality does not matter
 ROPE_THETA = 2_000_000.0
 ANSWER_TOKENS, TINY_ANSWER_TOKENS = 128, 24
-RANDOM_VOCAB = 32_000  # of random ids: every shape has as many
+RANDOM_VOCAB = 32_000  # of the random ids: every shape's own vocabulary has as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ RANDOM_CASES = (
     CardCase(LLAMA_3_8B, 130_048, True, "stated"),
     CardCase(LLAMA_2_7B, 130_048, True, "stated"),
     CardCase(LLAMA_3_8B, 130_048, False, "stated"),
+    CardCase(QWEN_3_4B, 130_048, True, "stated"),
 )
 TINY = ModelShape("tiny", 3, 64, 8, 4, 16, 96, vocab=97, native_context=1024, longest_context=1024)
 TINY_CASES = (
@@ -328,7 +329,7 @@ def _bench(options: argparse.Namespace, out_of_time: Callable[[], bool]) -> Card
         )
         source = Random(random_ids(TINY.vocab, 1000)) if options.random else small_book()
         return CardBench(source, *imagined, True, out_of_time)
-    machine = probe(measure=False)
+    machine = imagine(probe(measure=False), ram_gib=options.ram_gib)
     bus = measure_bus(machine.gpus[0].index) if machine.gpus else {"problem": "no CUDA GPU"}
     if "problem" in bus:
         raise SystemExit(
@@ -366,6 +367,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--model", type=Path, help="folder of the small model; the embedded one")
     parser.add_argument("--random", action="store_true", help="random weights and ids, which need no file")
+    parser.add_argument("--ram-gib", type=float, help="memory beside the card, where too little is told")
     parser.add_argument("--minutes", type=float, help="9, or 3 with --quick")
     parser.add_argument(
         "--quick", action="store_true", help="the first cases alone: 128K under 24 GB, 7B, and 8B in codes"

@@ -28,6 +28,7 @@ _SPREAD = 0.02  # of random weights, as models are initialised
 LLAMA_2_7B = replace(find("Yarn-Llama-2-7b-128k").shape, name="Llama-2-7B")
 LLAMA_2_13B = replace(find("Yarn-Llama-2-13b-128k").shape, name="Llama-2-13B")
 LLAMA_3_8B = replace(find("Llama-3.1-8B-Instruct").shape, name="Llama-3.1-8B")
+QWEN_3_4B = replace(find("Qwen3-4B-Instruct-2507").shape, name="Qwen3-4B")
 
 
 def expanded_config(

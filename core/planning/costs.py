@@ -51,9 +51,10 @@ BOOK_TOKENS = 100_000  # of a book of 300 pages
 MAX_GAMMA = 32  # longer rounds trust independent acceptance too far
 MAX_MIDDLE_GAMMA = 8
 VRAM_EFFICIENCY = 0.91  # an RTX 4090 reads 918-924 of its 1008 GB/s
-# of nominal FLOP/s in long matrix products: 140 of 165 TFLOP/s on an RTX 4090
-LINEAR_EFFICIENCY = 0.85
-ATTENTION_EFFICIENCY = 0.67  # 110 of 165
+# of nominal FLOP/s in long matrix products, and in attention by FlashAttention 2: 140 and 110 of 165 TFLOP/s
+# on an RTX 4090; on an H200 769 to 798 of 989, and .35 to .4 of it
+EFFICIENCY, HOPPER_EFFICIENCY = (0.85, 0.67), (0.79, 0.38)
+HOPPER = (9, 0)
 # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
 GPU_LAYER_S = 0.0001
 # CPU figures: lines through passes of 1 to 9 rows of SmolLM2-135M behind 64 to 16,000 tokens, on one core and
@@ -175,13 +176,14 @@ def serves(gpu: Gpu, dtype: str, kernel: str) -> bool:
 def gpu_speeds(gpu: Gpu, dtype: str) -> DeviceSpeeds:
     """Expected speeds of the CUDA backend on this GPU."""
     memory, flops = gpu.memory_gb_per_s * GB * VRAM_EFFICIENCY, gpu.tflops * 1e12
+    linear, attention = HOPPER_EFFICIENCY if gpu.compute_capability == HOPPER else EFFICIENCY
     return DeviceSpeeds(
         weights=memory,
         kv=memory,
-        few_linear_flops=flops * ATTENTION_EFFICIENCY,
-        few_attention_flops=flops * ATTENTION_EFFICIENCY,
-        linear_flops=flops * LINEAR_EFFICIENCY,
-        attention_flops=flops * ATTENTION_EFFICIENCY,
+        few_linear_flops=flops * attention,
+        few_attention_flops=flops * attention,
+        linear_flops=flops * linear,
+        attention_flops=flops * attention,
         layer_s=GPU_LAYER_S,
         decodes_weights=not serves(gpu, dtype, PRODUCTS),
         decodes_kv=not serves(gpu, dtype, CODED_KV),

@@ -14,6 +14,7 @@ import torch
 
 from core.backend.cpu.backend import PlainCopies
 from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.streams import WARM_UPS
 from core.backend.cuda.triton import trial
 from core.backend.cuda.triton.build import Variant
 from core.backend.cuda.triton.driver import CudaDriver
@@ -41,6 +42,7 @@ OLD, NEW = 2.0, 1.0  # seconds of the library's kernel and of ours
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A trial over few keys, as in the engine."""
     monkeypatch.setattr(trial, "_TIMED_BYTES", 1 << 16)
+    monkeypatch.setattr(trial, "_COLD_BYTES", 1 << 16)
     with torch.inference_mode():
         yield
 
@@ -201,6 +203,42 @@ def test_where_it_does_not_serve_the_library_does(card: Device, monkeypatch, lib
     total = backend.attend_more(total, q, k[:3], v[:3], length=96)
     assert torch.allclose(total[0].double(), dense(q, k, v, 100, False)[0], atol=3e-2)
     assert (len(library.launched) if library else 0) == before
+
+
+@pytest.mark.parametrize("room", [1 << 30, 3 << 16, 1])
+def test_the_clock_runs_over_more_than_a_cache_holds(monkeypatch, room: int):
+    """64 MiB of zeros lie in the cache of an RTX 4090: what was timed there was Python."""
+    monkeypatch.setattr(trial, "_COLD_BYTES", 1 << 18)
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    class Kernel:
+        def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **how: object) -> torch.Tensor:
+            seen.append((k, v))
+            return q
+
+    def library(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **how: object) -> tuple[torch.Tensor]:
+        return (q,)
+
+    sizes, cpu = trial.HeadSizes(4, 2, 64), torch.device("cpu")
+    times = trial._times(
+        Kernel(), library, sizes, DTYPE, cpu, DTYPE, lambda run: (run(), 8.0)[1], room
+    )  # fmt: skip
+    layers = {1 << 30: 4, 3 << 16: 3, 1: 1}[room]
+    assert len(seen) == layers * len(trial._TIMED_ROWS) and times == (16.0 / layers,) * 2
+    parts = [part for pair in seen[:layers] for part in pair]
+    assert len({part.data_ptr() for part in parts}) == 2 * layers
+    assert all(part.float().std() > 0.5 for part in parts)
+
+
+def test_a_trial_times_a_recording(device: Device, monkeypatch):  # noqa: F811
+    """Launched one by one, what a kernel takes would be what Python takes to ask for it."""
+    backend, asked = on_the_cpu(monkeypatch, None), []
+    x = torch.ones(4)
+    assert backend._seconds(lambda: (asked.append(1), x + 1)[1]) >= 0
+    assert device.said == ["record"] and len(asked) == WARM_UPS + 1
+    device.breaks = RuntimeError("not allowed while recording")
+    backend._seconds(lambda: (asked.append(1), x + 1)[1])
+    assert len(asked) > 2 * (WARM_UPS + 1) and backend.capture(lambda: x) is None
 
 
 def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):

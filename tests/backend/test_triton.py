@@ -16,7 +16,7 @@ import torch
 
 from core.backend.base import ScoreRequest
 from core.backend.cuda.triton import build, driver
-from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention, _chunks, _splits
+from core.backend.cuda.triton.attention import _LEAST_TILES, MOST_ROWS, DecodeAttention, _chunks, _splits
 from core.backend.cuda.triton.build import Variant, variants
 from core.backend.cuda.triton.driver import CudaDriver, DriverError
 from core.backend.cuda.triton.sizes import ARCHIVE, MOST_SPLITS, TILE_ROWS
@@ -24,7 +24,7 @@ from core.backend.shared.compiled import ROW_TILE
 from core.paths import ROOT
 from core.planning.layout import CHUNK_RETRIEVAL
 from tests.support.fake_driver import TRITON, Library, promise
-from tests.support.reference import material
+from tests.support.reference import dense, material
 
 CPU = torch.device("cpu")
 VARIANTS = [pytest.param(one, id=one.name) for one in variants()]
@@ -122,6 +122,24 @@ def test_launches_go_to_the_stream_that_computes_and_are_two():
     assert {stream for *_, stream in library.launched} == {77}
 
 
+def test_a_launch_reuses_what_it_hands_over(monkeypatch: pytest.MonkeyPatch):
+    """An array of 24 arguments made anew took longer than the launch itself."""
+    library, places = Library(promise), []
+    kernel, launch = made(library), library.cuLaunchKernel
+
+    def launched(*given: object) -> int:
+        places.append(given[-2])
+        return launch(*given)
+
+    monkeypatch.setattr(library, "cuLaunchKernel", launched)
+    for length in (20, 60):
+        q, k, v = material(2, length, dim=64, dtype=torch.float16)
+        want, _ = dense(q, k, v, length, True)
+        got = kernel.attend(q, k, v, length=length, causal=True)
+        assert torch.allclose(got.double(), want, atol=5e-3)
+    assert places[0] is places[2] and places[1] is places[3] and places[0] is not places[1]
+
+
 def test_what_it_does_not_take():
     """Rows that are not read 16 bytes at a time, other numbers, more rows than a verification has."""
     kernel, (q, k, v) = made(Library(promise)), material(1, 64, dim=64, dtype=torch.float16)
@@ -150,13 +168,15 @@ def test_which_sums_of_chunks_are_left(chunk: int, blocks: int, block_tokens: in
     assert sums.found is None or sums.found.shape == (q.shape[1], chunks * 8 // chunk)
 
 
-@pytest.mark.parametrize("block_tokens", [32, 40, 512, 1000, 4096, 131_072])
+@pytest.mark.parametrize("block_tokens", [32, 40, 512, 1000, 4096, 131_072, 131_104])
 @pytest.mark.parametrize("blocks", [1, 3, 64, 300])
 def test_splits_cover_the_blocks_and_are_not_too_many(blocks: int, block_tokens: int):
-    """`join_splits` takes so many at once; what they are of must not depend on the rows of a pass."""
+    """`join_splits` takes so many at once; what they are of must not depend on the rows of a pass. A cache
+    that is a little longer than a power of two must not leave half of the card's multiprocessors idle.
+    """
     tiles, each, splits = _splits(blocks, block_tokens)
     assert 1 <= splits <= MOST_SPLITS and (splits - 1) * each < tiles <= splits * each
-    assert each & (each - 1) == 0
+    assert splits > MOST_SPLITS // 2 or each == _LEAST_TILES
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
 """A machine with torch and transformers and none of the app's packages: tests/gpu is collected there, and
-first contact begins.
+first contact runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import platformdirs
 import pytest
 from packaging.requirements import Requirement
 
+from benchmarks.card.first_contact import STEPS
 from benchmarks.card.wheels import OURS, fetch_wheels
 
 REPO = Path(__file__).resolve().parents[2]
@@ -77,16 +78,13 @@ def test_the_tests_of_a_card_are_collected(python: Path):
     assert "tests/gpu/test_cuda.py" in said.stdout and "tests/gpu/test_reads.py" in said.stdout
 
 
-def test_first_contact_begins(python: Path, tmp_path: Path):
-    """Versions, memory, bus, and the self-test behind it."""
-    for step in ("machine", "self-test"):
-        file = str(tmp_path / f"{step}.json")
-        said = run(
-            python, "-m", "benchmarks.card.contact_steps", step, "--stand-in",
-            "--file", file, "--seconds", "500", "--cap-gib", "24",
-        )  # fmt: skip
-        assert said.returncode == 0, said.stderr
-        assert Path(file).is_file()
+def test_first_contact_runs(python: Path, tmp_path: Path):
+    """All of its steps."""
+    said = run(
+        python, "-m", "benchmarks.first_contact", "--stand-in", "--minutes", "30", "--out", str(tmp_path)
+    )  # fmt: skip
+    assert said.returncode == 0, (tmp_path / "report.md").read_text("utf-8") + said.stderr
+    assert len(list(tmp_path.glob("*.json"))) == len(STEPS)
 
 
 def test_the_wheels_are_small(python: Path, tmp_path: Path):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from benchmarks.card import contact_steps, first_contact
+from benchmarks.card import contact_steps, first_contact, gpu, kernel_rates
+from benchmarks.card.contact_drills import drilled, sanitized
 from benchmarks.card.contact_report import contact_page
 from benchmarks.card.contact_steps import OutcomeCounter, Sheet
 from benchmarks.card.first_contact import DIED, DONE, HUNG, NO_TIME, STEPS, Step
+from core.backend.base import Replay
+from core.backend.cpu.backend import CpuBackend
+from core.backend.cuda.triton.driver import CudaDriver
+from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_hardware
 
 SAYS = 'import pathlib, sys; pathlib.Path(sys.argv[3]).write_text(\'{"passed": 3, "failed": 0, '
@@ -46,9 +54,11 @@ def test_a_step_that_dies_leaves_the_others_and_what_it_had_found(tmp_path: Path
     assert machine["hardware"]["ram_bytes"] > 0 and machine["torch"]["version"] and "nvidia_smi" in machine
     assert tests["passed"] == 3 and records["tests"]["last_words"] == ["illegal access"]
     assert llama["acceptance"] == "stated"
-    plain, triforce = llama["behind 300 tokens"]["decoded"]["answers"]
+    whole, capped = (llama[f"{card}, behind 300 tokens"] for card in ("the whole card", "a card of 24 GiB"))
+    plain, triforce = capped["decoded"]["answers"]
     assert plain["tokens_per_round"] == 1 < triforce["tokens_per_round"] and plain["tbt_ms"] > 0
-    assert triforce["bytes_moved"] > 0 and llama["behind 300 tokens"]["verify_ms"]
+    assert triforce["bytes_moved"] > 0 == whole["decoded"]["answers"][1]["bytes_moved"]
+    assert capped["verify_ms"] and capped["prefill_bytes_moved"] > 0
     said = (tmp_path / "report.md").read_text("utf-8")
     assert "Not sound: the tests (died)" in said and "broke off in the fourth" in said
     assert "illegal access" in said and "acceptance stated: a stand-in" in said
@@ -68,7 +78,7 @@ def test_without_time_nothing_is_started(tmp_path: Path):
 def test_every_step_has_its_program_and_its_part_of_the_page():
     """A step that is added in one place alone would be found out on the card."""
     names = [one.name for one in STEPS]
-    assert names == list(contact_steps.STEPS) and sum(one.seconds for one in STEPS) == 540
+    assert names == list(contact_steps.STEPS) and sum(one.seconds for one in STEPS) == 660
     assert contact_page([record(name, {}, state=DIED) for name in names]).count("(died)") == len(names)
 
 
@@ -101,16 +111,128 @@ def test_the_page_of_a_card():
     machine = {"cpu": "a CPU", "system": "Linux", "python": "3.12", "packages": {"transformers": "5"}}
     answers = [{"tbt_ms": 27.71, "tokens_per_round": 1.0}, {"tbt_ms": 12.9, "tokens_per_round": 6.2}]
     case = {"decoded": {"answers": answers}, "on_chip_layers": 3, "layers": 32, "prefill_s": 50.0}
+    case |= {"context": 8_192, "prefill_bytes_moved": 3 * 10**9, "verify_ms": {"1": 26.5}}
+    case |= {"graphs": {"middle": [{"rows": 1, "eager_ms": 9.0, "replay_ms": 7.5}]}}
+    rates = [{"kind": "codes", "tokens": 4_608, "rows": n, "gb_per_s": 10.0 * n} for n in (1, 9)]
+    drill = {"pieces": 90, "said": "out of memory", "understood": False, "left_bytes": 0, "computes": True}
     found = {
         "machine": {**machine, "hardware": hardware},
         "self-test": {"findings": [{"what": "copies", "ok": False, "said": "What arrives is not it"}]},
         "llama-8b": {
-            "runs_on": "a card of 24 GiB",
-            "behind 8,192 tokens": {**case, "peak_bytes": 10**10},
-            "behind 130,048 tokens": {"refused": "out of time"},
+            "a card of 24 GiB, behind 8,192 tokens": {**case, "peak_bytes": 10**10},
+            "the whole card, behind 130,048 tokens": {"refused": "out of time"},
         },
+        "tests-by-library": {"passed": 3, "failed": 1, "skipped": 0, "exit_code": 1, "failures": {"x": "y"}},
+        "kernels": {"attention": rates},
+        "full-device": {"first": drill},
+        "sanitizer": {"memcheck": {"exit_code": 9, "said": []}, "racecheck": {"exit_code": 0, "said": []}},
     }
     said = contact_page([record(name, one) for name, one in found.items()])
-    assert "Not sound: copies is broken" in said and "24.9 GB/s from host, 25.5 back" in said
-    assert "| behind 8,192 tokens | 3 of 32 | 50.0 | 27.7 | 12.9 | 6.2 | 10.0 |" in said
-    assert "behind 130,048 tokens: out of time" in said and "a card of 24 GiB" in said
+    assert "copies is broken" in said and "24.9 GB/s from host, 25.5 back" in said
+    row = "| 3 of 32 | 163.8 | 3.0 | 26.5 | 9.0 | 7.5 | 27.7 | 12.9 | 6.2 | 10.0 |"
+    assert f"| a card of 24 GiB, behind 8,192 tokens {row}" in said
+    assert "the whole card, behind 130,048 tokens: out of time" in said
+    assert "1 tests failed by the library's kernels" in said and "a full device is not survived" in said
+    assert "memcheck found something" in said and "racecheck found" not in said
+    assert "| codes | 4,608 | 10.0 | 90.0 |" in said
+
+
+@pytest.mark.slow
+def test_all_of_it_runs_without_a_card(tmp_path: Path):
+    """Every step in the order in which a card tells most, soonest."""
+    records = run(tmp_path, *STEPS)
+    assert {record["state"] for record in records.values()} == {DONE}
+    tests = [records[name]["found"] for name in ("tests-by-library", "tests")]
+    assert all(one["failed"] == one["passed"] == 0 < one["skipped"] for one in tests)
+    assert tests[0]["skipped"] < tests[1]["skipped"]  # ours are left out there
+    kernels = records["kernels"]["found"]
+    assert {one["rows"] for one in kernels["attention"]} == set(kernel_rates.ROWS)
+    assert len({one["kind"] for one in kernels["products"]}) == 6
+    assert (tmp_path / "report.md").read_text("utf-8").startswith("# First contact\n\n**All steps ended well")
+
+
+def test_the_librarys_kernels_are_tried_without_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A fault in one of ours is told apart from a card on which nothing works."""
+    monkeypatch.setattr(CudaDriver, "open", CudaDriver.open)
+    given = []
+    monkeypatch.setattr(contact_steps, "_tested", lambda sheet, *more: given.append(more))
+    contact_steps.tests_by_library(Sheet(tmp_path / "x.json"), argparse.Namespace())
+    assert given == [("-m", "not compiled")]
+    with pytest.raises(OSError, match="left out"):
+        CudaDriver.open()
+
+
+class Recording(CpuBackend):
+    """Records as a card does: what was run once is run again, and nobody else's."""
+
+    recorded = 0
+
+    def capture(self, run: object) -> Replay:
+        self.recorded += 1
+        return run
+
+
+def test_rates_are_of_recordings_over_more_than_a_cache_holds():
+    """One matrix again and again would lie in the card's cache, and launches would be timed."""
+    backend, seen = Recording(torch.float32), []
+
+    def turn(number: int) -> torch.Tensor:
+        seen.append(number)
+        return torch.zeros(1)
+
+    found = kernel_rates.cold_seconds(backend, turn, 3)
+    assert backend.recorded == 1 and found["recorded"] and found["microseconds"] > 0
+    assert seen[:6] == [0, 1, 2, 0, 1, 2] and len(seen) % 3 == 0
+    sizes = kernel_rates.TINY
+    keys = kernel_rates._keys(backend, sizes, sizes.tokens[0], torch.float32)
+    assert sum(part.nbytes for layer in keys for part in layer) >= sizes.cold_bytes
+    assert len({part.data_ptr() for layer in keys for part in layer}) == 2 * len(keys)
+    assert (
+        kernel_rates.TimedSizes().cold_bytes > 128 << 20
+    )  # an RTX 5090 has 96 MiB, a data centre's 50 to 126
+
+
+class Filled(CpuBackend):
+    """Says that it is full in the words of a card."""
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        return "out of memory" in str(error)
+
+
+@pytest.mark.parametrize("words", ["CUDA out of memory. Tried\nmore", "an illegal memory access"])
+def test_a_full_device_is_drilled(monkeypatch: pytest.MonkeyPatch, words: str):
+    """Whether its refusal is understood, and whether it computes on."""
+    backend, ones, made = Filled(torch.float32), torch.ones, []
+
+    def full_with_three(*size: int, **how: object) -> torch.Tensor:
+        if how["dtype"] == torch.uint8:
+            made.append(size)
+            if len(made) > 3:
+                raise RuntimeError(words)
+        return ones(*size, **how)
+
+    monkeypatch.setattr(torch, "ones", full_with_three)
+    found = drilled(backend, piece_bytes=16, most=9)
+    assert found["pieces"] == 3 and found["said"] == words.splitlines()[0]
+    assert found["understood"] is (words != "an illegal memory access") and found["computes"]
+
+
+def test_what_a_sanitizer_finds_is_kept(tmp_path: Path):
+    """Its exit code, and the end of what it says."""
+    program = tmp_path / "sanitizer"
+    program.write_text(f"#!{sys.executable}\nimport sys\nprint(*sys.argv[1:])\nsys.exit(9)\n")
+    program.chmod(0o755)
+    found = sanitized(str(program), "racecheck", ["tests/gpu", "-m", "compiled"])
+    assert found["exit_code"] == 9
+    assert found["said"][0].startswith("--tool racecheck --error-exitcode 9 ")
+    assert "-m pytest tests/gpu -m compiled" in found["said"][0]
+
+
+@pytest.mark.parametrize(("told", "expected"), [(None, 64), (200.0, 200)])
+def test_memory_that_a_virtual_machine_does_not_tell(monkeypatch: pytest.MonkeyPatch, told, expected):
+    """7B over the bus is refused where the machine says too little."""
+    monkeypatch.setattr(contact_steps, "probe", lambda folder: imagined_hardware(gpu="RTX 4090", ram_gib=64))
+    monkeypatch.setattr("benchmarks.speed.forward_times.measured_speeds", lambda *given: gpu.MeasuredSpeeds())
+    options = argparse.Namespace(stand_in=False, seconds=60.0, cap_gib=24.0, ram_gib=told)
+    machine = contact_steps._bench(options).machine
+    assert machine.ram_bytes == expected * GIB and machine.gpus[0].name.endswith("4090")

@@ -165,7 +165,7 @@ def test_gpus_are_numbered_before_torch_is_asked(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         gpu, "measured_speeds", lambda device, rate: orders.append(os.environ.get("CUDA_DEVICE_ORDER"))
     )
-    gpu._bench(SimpleNamespace(tiny=False), lambda: False)
+    gpu._bench(SimpleNamespace(tiny=False, ram_gib=None), lambda: False)
     assert orders == ["PCI_BUS_ID"]
 
 

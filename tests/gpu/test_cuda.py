@@ -80,6 +80,7 @@ def compiled(dtype: torch.dtype, dim: int) -> DecodeAttention:
     return DecodeAttention(CudaDriver.open(), backend.device, dtype, dim, stream=backend._stream)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize(("n", "length", "block", "heads", "kv_heads", "causal"), CASES + LONG)
@@ -94,6 +95,7 @@ def test_the_compiled_kernel_equals_dense(dtype, dim, n, length, block, heads, k
     assert torch.allclose(got[1].cpu().double(), want_lse, atol=1e-4, rtol=0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("dim", [64, 128])
 def test_sums_of_chunks_and_the_bits_of_an_answer_that_nobody_watches(dtype, dim):
@@ -106,6 +108,7 @@ def test_sums_of_chunks_and_the_bits_of_an_answer_that_nobody_watches(dtype, dim
     assert torch.allclose(sums.found.logsumexp(1), plain[1][0], atol=1e-4, rtol=0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize(("n", "heads"), [(4, 8), (33, 8)], ids=["low tile", "high tile"])
 def test_a_row_among_many_has_the_bits_it_has_alone(dim: int, n: int, heads: int):

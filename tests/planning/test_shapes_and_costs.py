@@ -196,3 +196,12 @@ def test_earlier_segments_come_back_for_each_later_one():
     given = {"tokens": 4096, "speeds": slow, "chunk": 512, "host_bytes": 10**9}
     once, again = (prefill_seconds(shape, "float16", segment=segment, **given) for segment in (4096, 1024))
     assert (once, again) == pytest.approx((1000.0, 1000.0 + 1500.0))
+
+
+@pytest.mark.parametrize(("name", "linear", "attention"), [("RTX 4090", 0.85, 0.67), ("H200", 0.79, 0.38)])
+def test_a_hopper_card_computes_less_of_what_its_maker_says(name: str, linear: float, attention: float):
+    """Reading a book on an H200 was promised in half the time."""
+    gpu = imagined_gpu(name)
+    speeds = gpu_speeds(gpu, "bfloat16")
+    assert speeds.linear_flops == pytest.approx(linear * gpu.tflops * 1e12)
+    assert speeds.attention_flops == pytest.approx(attention * gpu.tflops * 1e12)

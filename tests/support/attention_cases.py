@@ -60,4 +60,5 @@ LONG = [
     (9, 1500, 512, 16, 2, False),
     (17, 2000, 2048, 4, 4, True),
     (33, 1536, 512, 9, 3, True),
+    (1, 16_500, 4096, 2, 1, True),  # more pieces than half of what one launch joins, and no power of two
 ]

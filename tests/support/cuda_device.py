@@ -85,6 +85,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
         "graph_pool_handle": object,
         "get_device_properties": lambda device: SimpleNamespace(total_memory=1 << 30),
         "set_per_process_memory_fraction": lambda fraction, device: None,
+        "mem_get_info": lambda device=None: (1 << 29, 1 << 30),
+        "memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
         "empty_cache": lambda: None,
         "synchronize": lambda device: None,
     }.items():

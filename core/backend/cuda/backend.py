@@ -254,6 +254,7 @@ class CudaBackend:
                 device=self.device,
                 dtype=self.dtype,
                 seconds=self._seconds,
+                room_bytes=self.memory().free_bytes // 2,
             )
         self._compiled[head_dim, rows] = found.kernel
         if found.kernel is None and rows == CODES:
@@ -277,7 +278,12 @@ class CudaBackend:
     def _stream(self) -> int:
         return torch.cuda.current_stream(self.device).cuda_stream
 
-    def _seconds(self, run: Callable[[], object]) -> float:
+    def _seconds(self, run: Callable[[], torch.Tensor]) -> float:
+        """Of the device alone: a recording of it, where it can be recorded. Else of Python that launches."""
+        try:
+            run = GraphRecorder(self.device).record(run)
+        except RuntimeError as error:
+            log.info("timed without a recording: %s", error)
         times = []
         for _time in range(WARM_UPS + _TIMES):
             torch.cuda.synchronize(self.device)

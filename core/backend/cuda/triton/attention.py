@@ -175,9 +175,9 @@ class DecodeAttention:
 
 
 def _splits(blocks: int, block_tokens: int) -> tuple[int, int, int]:
-    """Tiles of all blocks, tiles of a split (a power of two), splits."""
+    """Tiles of all blocks, tiles of a split, splits: as many as there may be, whatever the length."""
     tiles = blocks * -(-block_tokens // TILE_TOKENS)
-    each = max(_LEAST_TILES, 1 << (-(-tiles // MOST_SPLITS) - 1).bit_length())
+    each = max(_LEAST_TILES, -(-tiles // MOST_SPLITS))
     return tiles, each, max(1, -(-tiles // each))
 
 

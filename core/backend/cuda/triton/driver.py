@@ -76,6 +76,7 @@ class LoadedKernel:
         self._driver, self._function, self._compiled = driver, function, compiled
         # what Triton adds is scratch memory that these kernels do not use
         self._unused = (0,) * (len(compiled.params) - compiled.given)
+        self._held = Held(compiled)
 
     def __call__(self, grid: tuple[int, int, int], stream: int, arguments: Sequence[Argument]) -> None:
         """Launches it. Tensors go by address: they must live until the launch, and their memory for as long
@@ -83,7 +84,24 @@ class LoadedKernel:
         """
         assert len(arguments) == self._compiled.given, f"{len(arguments)} of {self._compiled.given} arguments"
         numbers = [one.data_ptr() if isinstance(one, torch.Tensor) else one for one in arguments]
-        self._driver.launch(self._function, self._compiled, grid, stream, (*numbers, *self._unused))
+        self._held.set((*numbers, *self._unused))
+        self._driver.launch(self._function, self._held, grid, stream)
+
+
+class Held:
+    """The arguments of a kernel as the driver takes them: an array of their places. Made once, since making
+    it costs more than the launch; the driver copies what is in it before a launch returns. Of one thread.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._numbers = [_TYPES[kind]() for kind in compiled.params]
+        self.places = (ctypes.c_void_p * len(self._numbers))(*map(ctypes.addressof, self._numbers))
+        self.block = (32 * compiled.warps, 1, 1, compiled.shared_bytes)
+
+    def set(self, numbers: Sequence[int]) -> None:
+        """Puts them in their places."""
+        for place, number in zip(self._numbers, numbers, strict=True):
+            place.value = number
 
 
 class CudaDriver:
@@ -107,26 +125,11 @@ class CudaDriver:
         self._check(self._library.cuModuleGetFunction(ctypes.byref(function), module, name))
         return LoadedKernel(self, function, compiled)
 
-    def launch(
-        self,
-        function: ctypes.c_void_p,
-        compiled: Compiled,
-        grid: tuple[int, int, int],
-        stream: int,
-        numbers: Sequence[int],
-    ) -> None:
-        """See LoadedKernel. The driver copies the arguments before it returns."""
-        held = [_TYPES[kind](number) for kind, number in zip(compiled.params, numbers, strict=True)]
-        places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(one) for one in held))
-        threads = 32 * compiled.warps
+    def launch(self, function: ctypes.c_void_p, held: Held, grid: tuple[int, int, int], stream: int) -> None:
+        """See LoadedKernel."""
+        sizes = map(ctypes.c_uint, (*grid, *held.block))
         self._check(
-            self._library.cuLaunchKernel(
-                function,
-                *map(ctypes.c_uint, (*grid, threads, 1, 1, compiled.shared_bytes)),
-                ctypes.c_void_p(stream),
-                places,
-                None,
-            )
+            self._library.cuLaunchKernel(function, *sizes, ctypes.c_void_p(stream), held.places, None)
         )
 
     def _check(self, code: int) -> None:

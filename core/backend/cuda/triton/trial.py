@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,11 +23,12 @@ _LSE_OFF = 1e-3
 # rows, tokens, tokens of a block: own rows in a block and over its border, tiles of every height
 _SHAPES = ((1, 300, 512), (5, 700, 256), (17, 530, 512), (33, 1000, 512))
 _TIMED_ROWS = (1, 9)
-_TIMED_BYTES = 64 << 20  # keys and values: a piece of a book's
+_TIMED_BYTES = 64 << 20  # keys and values of a layer: a piece of a book's,
+_COLD_BYTES = 512 << 20  # of layers in turns: more than the second cache of any card holds
 LOADING = (OSError, ValueError, TypeError, AttributeError, RuntimeError)
 
 Library = Callable[..., Part]  # as Backend.attend_part
-Seconds = Callable[[Callable[[], object]], float]  # that something takes, on the device
+Seconds = Callable[[Callable[[], torch.Tensor]], float]  # that something takes, on the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,10 @@ def try_attention(
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
+    room_bytes: int,
 ) -> TriedAttention:
     """Makes the kernel for keys and values in such `rows` and tries it. Whatever goes wrong, the library's
-    serves; `off`, where given, is why it does without a trial.
+    serves; `off`, where given, is why it does without a trial. `room_bytes`: what may be taken meanwhile.
     """
     if off:
         return _library(rows, off)
@@ -102,7 +104,7 @@ def try_attention(
         off = _worst(kernel, sizes, rows, device, dtype)
         if not off <= 1:
             return _library(rows, _("the compiled one computes wrongly on this card"))
-        ours, theirs = _times(kernel, library, sizes, rows, device, dtype, seconds)
+        ours, theirs = _times(kernel, library, sizes, rows, device, dtype, seconds, room_bytes)
     except LOADING as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         return _library(rows, _("the compiled one cannot be used ({reason})").format(reason=said))
@@ -167,18 +169,40 @@ def _times(
     device: torch.device,
     dtype: torch.dtype,
     seconds: Seconds,
+    room_bytes: int,
 ) -> tuple[float, float]:
-    """Seconds of both over the same keys, for a pass of one row and one of a verification's."""
+    """Seconds of both over the same keys, layer after layer, for a pass of one row and one of a
+    verification's. Keys that the last call left in the card's cache would be read at another rate than a
+    book's.
+    """
     width = row_width(sizes.head_dim, rows)
     tokens = max(64, _TIMED_BYTES // (2 * sizes.kv_heads * width * rows.itemsize) // 64 * 64)
-    k, v = (torch.zeros(1, sizes.kv_heads, tokens, width, dtype=rows, device=device) for _ in range(2))
+    size = (1, sizes.kv_heads, tokens, sizes.head_dim)
+
+    def part() -> torch.Tensor:
+        return as_rows(torch.randn(size, device=device).to(dtype), sizes.head_dim, rows)
+
+    layer_bytes = 2 * sizes.kv_heads * tokens * width * rows.itemsize
+    layers = [(part(), part()) for _layer in range(max(1, min(_COLD_BYTES, room_bytes) // layer_bytes))]
     ours = theirs = 0.0
     for n in _TIMED_ROWS:
-        q = torch.ones(n, sizes.heads, sizes.head_dim, dtype=dtype, device=device)
+        q = torch.randn(n, sizes.heads, sizes.head_dim, device=device).to(dtype)
         how = {"length": tokens, "causal": True}
-        ours += seconds(lambda q=q, how=how: kernel.attend(q, k, v, **how))
-        theirs += seconds(lambda q=q, how=how: library(q, k, v, **how)[0].to(dtype))
-    return ours, theirs
+        ours += seconds(_of_all(layers, lambda k, v, q=q, how=how: kernel.attend(q, k, v, **how)))
+        theirs += seconds(_of_all(layers, lambda k, v, q=q, how=how: library(q, k, v, **how)[0].to(dtype)))
+    return ours / len(layers), theirs / len(layers)
+
+
+def _of_all(
+    layers: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    attend: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Callable[[], torch.Tensor]:
+    def run() -> torch.Tensor:
+        for k, v in layers:
+            out = attend(k, v)
+        return out
+
+    return run
 
 
 def _material(
