@@ -36,6 +36,15 @@ def test_of_a_book_in_parts_only_the_part_asked_about_is_kept():
     assert engine.saved[0][1] < len(long.text) // 2
 
 
+def test_a_book_is_stored_while_it_is_read_and_the_parts_of_one_are_not():
+    """Parts that are read for their summaries alone would take the room of the whole book."""
+    for whole, text in ((True, book(1)), (False, book())):
+        session, engine = make(reply_by_prompt)
+        ask(session, text, "Who came?" if whole else None)
+        stored = [one for context in engine.contexts for one in context.stored_while_read]
+        assert stored and set(stored) == {whole}
+
+
 def test_the_card_says_what_is_known_from_before():
     session, engine = make()
     small = book(1)

@@ -41,9 +41,11 @@ class FakeContext:
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.ids, self.closed, self.book = capacity, [], False, ("", 0)
+        self.stored_while_read: list[bool] = []  # of each text of a book
 
     def belongs_to(self, book_id: str, book_tokens: int, *, stored_while_read: bool = True) -> None:
-        self.book, self.stored_while_read = (book_id, book_tokens), stored_while_read
+        self.book = (book_id, book_tokens)
+        self.stored_while_read += [stored_while_read] if book_tokens else []
 
     @property
     def nbytes(self) -> int:
