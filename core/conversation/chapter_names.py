@@ -22,6 +22,9 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _LABEL_CHARS = 72
+_WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
+_ROMAN = re.compile(r"C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")  # without D and M: MIX is a word
+_SMALL = {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,16 @@ def _calm(title: str) -> str:
     title = re.sub(r"(?<![.\s].)(?<!\.\.)\.$", "", " ".join(title.split()))
     if not title.isupper() or len(title) <= 4:
         return title
-    small = {"a", "an", "and", "at", "by", "for", "in", "of", "on", "or", "the", "to", "with"}
-    words = [word.lower() if word.lower() in small else word.capitalize() for word in title.split(" ")]
-    text = " ".join(words)
+    text = _WORD.sub(_calm_word, title)
     return re.sub(r"(^|[.:\u2014-]\s*|[\"\u201c(])([a-z])", lambda match: match[1] + match[2].upper(), text)
+
+
+def _calm_word(found: re.Match[str]) -> str:
+    """A word as one would write it; the number of a chapter stays as it is."""
+    word = found[0]
+    if _ROMAN.fullmatch(word):
+        return word
+    return word.lower() if word.lower() in _SMALL else word.capitalize()
 
 
 def range_name(names: Sequence[ChapterName], chapters: Sequence[int]) -> str:

@@ -62,7 +62,7 @@ class ChunkedAnswering(Responder):
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
         if done.reason == "user" and not done.token_ids:
             sources = ()  # a note says how far the reading came
-        yield self._turns.finished(done, plan=plan, sources=sources, notes=notes)
+        yield self._turns.finished(done, plan=plan.of_one_part(), sources=sources, notes=notes)
 
     def before(self, ask: Request, plan: ReadingPlan) -> list[int]:
         """The text that an answer would be given from, and the summaries of the other parts with it."""

@@ -15,6 +15,7 @@ from core.conversation.characters import occurring
 from core.conversation.reading import ReadingPart, ReadingPlan, book_chapters, place_name
 from core.conversation.retrieval_answering import RetrievalAnswering, quotation
 from core.conversation.services import Responder, Services
+from core.conversation.source_names import source_names
 from core.conversation.summarization import Summaries
 from core.documents.document import Document
 from core.events import Delta, Event, Piece, ReadingStep, Stats
@@ -100,7 +101,7 @@ class Overview(Responder):
             names = ", ".join(f"{one.name} ({len(one.mentions)})" for one in others)
             said.append(_("Named less often: {names}.").format(names=names))
         done = Answer("stop", tuple(told), ids, Stats())
-        yield self._turns.finished(done, plan=plan, sources=[place_name(book, plan.parts)], notes=said)
+        yield self._turns.finished(done, plan=plan, sources=source_names(book, plan.parts), notes=said)
 
 
 def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:

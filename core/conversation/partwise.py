@@ -18,6 +18,7 @@ from core.conversation.grounding import TellableSpan
 from core.conversation.hearing import SentenceFilter
 from core.conversation.reading import ReadingPlan, book_chapters
 from core.conversation.services import Responder
+from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines, composed, quoted
 from core.events import Delta, Event, Finished, ReadingStep, Stats
@@ -134,6 +135,6 @@ class PartByPart(Responder):
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        sources = [slot.part.label for slot in summary.slots if slot.complete]
+        sources = source_names(run.ask.book, [slot.part for slot in summary.slots if slot.complete])
         answer = Answer(reason, text.pieces, ids, stats)
         return replace(self._turns.finished(answer, plan=plan, sources=sources, notes=notes), stands=stands)

@@ -113,8 +113,13 @@ class ReadingPlan:
     mode: str  # "whole" | "sections" | "passages"
     parts: tuple[ReadingPart, ...]  # passages: where they may be looked for
     tokens: int  # of everything that is read; 0 for passages, which are found by the question
-    left_out: tuple[str, ...] = ()  # in the reader's words
+    left_out: tuple[str, ...] = ()  # in the reader's words, of passages the `unchosen` alone
     notes: tuple[str, ...] = ()
+    unchosen: tuple[str, ...] = ()  # chapters
+
+    def of_one_part(self) -> ReadingPlan:
+        """Of an answer that one of the parts is read for: what is read says more than what is not."""
+        return replace(self, left_out=self.unchosen)
 
 
 def book_chapters(document: Document) -> tuple[Section, ...]:
@@ -168,14 +173,15 @@ def plan_reading(
     if not any(document.text[s.start : s.end].strip() for s in sections):
         said = _("There is no text to read in {title}. Choose other chapters or another file.")
         raise UserError(said.format(title=document.title or _("this file")))
-    left_out = _left_out(document, book, names, chosen)
+    unchosen = _unchosen(names, chosen)
+    left_out = _left_out(document, book, unchosen)
     spans = _spans(sections)
     if fit == "passages":
         inside = [[n for n in chosen if not ticked or start <= book[n].start < end] for start, end in spans]
         places = tuple(
             ReadingPart(range_name(names, of), *span, 0) for of, span in zip(inside, spans, strict=True)
         )
-        return ReadingPlan("passages", places, 0, left_out)
+        return ReadingPlan("passages", places, 0, unchosen, unchosen=unchosen)
     room = context_tokens - reserve
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
     longest_whole = room if fit == "whole" else min(room, style.whole_tokens or room)
@@ -184,7 +190,8 @@ def plan_reading(
     if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
         whole = chapters is None and not ticked
         label = _("the whole book") if whole else range_name(names, chosen)
-        return ReadingPlan("whole", (ReadingPart(label, *spans[0], tokens),), tokens, left_out)
+        part = ReadingPart(label, *spans[0], tokens)
+        return ReadingPlan("whole", (part,), tokens, left_out, unchosen=unchosen)
     limit = min(style.part_tokens, room)
     parts = _parts(document, counter, book, names, chosen, limit=limit, apart=apart)
     notes: tuple[str, ...] = ()
@@ -194,7 +201,7 @@ def plan_reading(
             "{count} parts."
         )
         notes = (why.format(tokens=tokens, most=min(longest_whole, room), count=len(parts)),)
-    return ReadingPlan("sections", parts, tokens, left_out, notes)
+    return ReadingPlan("sections", parts, tokens, left_out, notes, unchosen)
 
 
 def place_name(document: Document, parts: Sequence[ReadingPart]) -> str:
@@ -231,10 +238,14 @@ def _runs(numbers: Iterable[int]) -> list[list[int]]:
     return [[number for _at, number in run] for _key, run in grouped]
 
 
-def _left_out(
-    document: Document, book: Sequence[Section], names: Sequence[ChapterName], chosen: Sequence[int]
-) -> tuple[str, ...]:
-    """What is not read, in the order of the book."""
+def _unchosen(names: Sequence[ChapterName], chosen: Sequence[int]) -> tuple[str, ...]:
+    """The chapters that were not chosen, those in a row under one name."""
+    runs = _runs(number for number in range(len(names)) if number not in set(chosen))
+    return tuple(range_name(names, run) for run in runs)
+
+
+def _left_out(document: Document, book: Sequence[Section], unchosen: Sequence[str]) -> tuple[str, ...]:
+    """What is not read where all that was chosen is, in the order of the book."""
 
     def around(section: Section) -> str:
         words = _("{title} (after the book itself)")
@@ -249,10 +260,9 @@ def _left_out(
         and document.chapters
         and document.text[section.start : section.end].strip()
     ]
-    others = _runs(number for number in range(len(book)) if number not in set(chosen))
     return (
         *(around(s) for s in outside if s.kind == "front"),
-        *(range_name(names, run) for run in others),
+        *unchosen,
         *(around(s) for s in outside if s.kind == "back"),
     )
 

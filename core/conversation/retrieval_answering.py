@@ -9,6 +9,7 @@ The person's own instructions come after that: what was found without them is sa
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +34,7 @@ from core.stats import combined_stats
 from core.text.levelled import stripped
 from core.text.words import joined_sentences
 from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 MOST_PASSAGES = 6  # that are asked
 _SHOWN_PASSAGES = 3  # where none answers
@@ -425,5 +427,8 @@ def _where(book: Document, place: tuple[int, int]) -> str:
 def _sources(book: Document, found: Sequence[Passage]) -> list[str]:
     """What was read, in the order of the book."""
     ordered = sorted(found, key=lambda one: one.start)
-    names = dict.fromkeys(_where(book, (one.start, one.end)) for one in ordered)
-    return [_("a passage of {place}").format(place=name) for name in names]
+    places = Counter(_where(book, (one.start, one.end)) for one in ordered)
+    return [
+        _n("a passage of {place}", "{count} passages of {place}", count).format(place=place, count=count)
+        for place, count in places.items()
+    ]

@@ -19,6 +19,7 @@ from core.conversation.part_summaries import PartSummary, SummaryLine, grouped, 
 from core.conversation.partwise import PartByPart
 from core.conversation.reading import ReadingPart, ReadingPlan, by_chapter, of_length, place_name
 from core.conversation.services import Responder, Services
+from core.conversation.source_names import source_names
 from core.conversation.summary import Read, SummaryResult, SummarySource, joined_lines, ready_text
 from core.conversation.summary_layout import HeadedLines, composed, quoted
 from core.documents.document import Document
@@ -61,12 +62,12 @@ class Summaries(Responder):
         if parts.stopped:
             words = _("Stopped in part {number} of {count}; the parts before it are kept.")
             said = words.format(number=len(notes) + 1, count=len(plan.parts))
-            yield self._stopped(plan, len(notes), parts.stats, (said, *parts.notes))
+            yield self._stopped(run, plan, len(notes), parts.stats, (said, *parts.notes))
             return
         whole = yield from self._whole(run, plan, notes)
         if whole is None:
             said = _("Stopped before the whole was told; the summaries of all parts are kept.")
-            yield self._stopped(plan, len(notes), parts.stats, (said,))
+            yield self._stopped(run, plan, len(notes), parts.stats, (said,))
             return
         sections, anew = whole
         told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
@@ -277,7 +278,7 @@ class Summaries(Responder):
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
         done = Answer("stop", text.pieces, ids, stats)
-        sources = [part.label for part in plan.parts]
+        sources = source_names(run.ask.book, plan.parts)
         yield replace(self._turns.finished(done, plan=plan, sources=sources, notes=notes), stands=stands)
 
     def _as_wished(
@@ -313,12 +314,14 @@ class Summaries(Responder):
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
         whole = Answer(reason, text.pieces, ids, combined_stats(figures))
-        sources = [part.label for part in plan.parts]
+        sources = source_names(run.ask.book, plan.parts)
         yield self._turns.finished(whole, plan=plan, sources=sources, notes=(*notes, note))
 
-    def _stopped(self, plan: ReadingPlan, read: int, stats: Stats, notes: Sequence[str]) -> Finished:
+    def _stopped(
+        self, run: AnswerRun, plan: ReadingPlan, read: int, stats: Stats, notes: Sequence[str]
+    ) -> Finished:
         """The end of a reading in parts that the user stopped."""
-        sources = [part.label for part in plan.parts[:read]]
+        sources = source_names(run.ask.book, plan.parts[:read])
         return self._turns.finished(Answer("user", (), (), stats), plan=plan, sources=sources, notes=notes)
 
 

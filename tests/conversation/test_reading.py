@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.conversation.asking import asked_of_passage
+from core.conversation.chapter_names import chapter_names
 from core.conversation.reading import ReadingStyle, book_chapters, plan_reading
 from core.documents import read_document
 from core.documents.document import Document, Section
@@ -230,3 +231,12 @@ def test_a_question_about_a_passage_names_the_refusal_it_may_be_answered_with():
     assert style.refusal in prompt
     own = ReadingStyle(passage_prompt="Q: {question}\nA:")
     assert asked_of_passage(own, "Who?") == "Q: Who?\nA:"
+
+
+def test_numbers_of_chapters_keep_their_capitals():
+    """ "Chapter Xviii": a title in capitals is calmed, the number in it is not."""
+    titles = ("CHAPTER XVIII. THE MIX", "CHAPTER XIX", "LETTER IV.\u2014TO MRS. SAVILLE")
+    made = book(50, 60, 70, titles=titles)
+    names = [one.title for one in chapter_names(made, book_chapters(made))]
+    assert names == ["Chapter XVIII. The Mix", "Chapter XIX", "Letter IV.\u2014To Mrs. Saville"]
+    assert plan(made, chapters=(1, 2)).parts[0].label == "Chapters XVIII\u2013XIX: The Mix"

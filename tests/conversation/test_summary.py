@@ -21,7 +21,7 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert readings[1].label == "Chapter 2"
     done = finished(events)
     assert done.text == WHOLE
-    assert done.sources == ("Chapter 1", "Chapter 2", "Chapter 3", "Chapter 4")
+    assert done.sources == ("all 4 chapters",)
     last = CharTokenizer().decode(engine.prompts[-1])
     assert all(f"about the {topic} alone" in last for topic in TOPICS)
     assert done.plan["reading"]["mode"] == "sections"
@@ -49,7 +49,7 @@ def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
         if isinstance(event, ReadingStep) and event.index == 3:
             stopped.append(event)
     assert event.reason == "user"
-    assert event.sources == ("Chapter 1", "Chapter 2")
+    assert event.sources == ("Chapters 1–2",)
     fresh, engine = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     events = ask(fresh, book(), None)
     assert finished(events).text == WHOLE

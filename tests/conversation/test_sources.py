@@ -1,0 +1,87 @@
+"""What was read for an answer, and what was not, as the reader is told it."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.conversation.reading import ReadingStyle, plan_reading
+from core.conversation.source_names import source_names
+from core.documents.document import Document, Section
+from tests.support.ferry import reader
+from tests.support.talks import ask, finished, make, reply_by_prompt
+
+
+class Words:
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+def framed(*lengths: int) -> Document:
+    """A book between a header and a licence; chapters of so many words."""
+    text, sections = "", []
+    for title, words, kind in [
+        ("Header", 5, "front"),
+        *((f"Chapter {number}", words, "chapter") for number, words in enumerate(lengths, 1)),
+        ("Licence", 5, "back"),
+    ]:
+        start = len(text)
+        text += "the lighthouse keeper came\n\n" * (words // 4 + 1)
+        sections.append(Section(title, start, len(text), kind=kind))
+    return Document("B", "", "txt", text, tuple(sections), sha256="framed")
+
+
+def parts_of(document: Document, tokens: int = 20):
+    style = ReadingStyle(part_tokens=tokens)
+    return plan_reading(document, Words(), context_tokens=1000, style=style, fit="sections").parts
+
+
+def test_all_of_a_long_book_is_counted_instead_of_named():
+    """237 parts filled twenty lines."""
+    document = framed(*[8] * 59)
+    parts = parts_of(document)
+    assert len(parts) > 10
+    assert source_names(document, parts) == ("all 59 chapters",)
+
+
+def test_parts_in_a_row_are_one_place_and_others_are_apart():
+    document = framed(*[16] * 6)
+    parts = parts_of(document)
+    assert len(parts) == 6
+    assert source_names(document, [*parts[:3], parts[4]]) == ("Chapters 1–3", "Chapter 5")
+
+
+def test_a_chapter_in_pieces_is_whole_when_all_were_read_and_its_pieces_are_named_else():
+    document = framed(16, 120, 16)
+    parts = parts_of(document)
+    pieces = [part for part in parts if ", part " in part.label]
+    assert len(pieces) >= 4
+    assert source_names(document, parts[: len(pieces) + 1]) == ("Chapters 1–2",)
+    assert source_names(document, parts[:2]) == ("Chapter 1", pieces[0].label)
+
+
+@pytest.mark.parametrize("fit", ["passages", "sections"])
+def test_an_answer_from_one_place_does_not_list_what_else_it_did_not_read(fit):
+    """ "Not read: Header; Licence" stood under an answer from one passage, as if all else had been."""
+    session, _engine = make(reply_by_prompt)
+    done = finished(ask(session, framed(400, 400), "Who is the keeper of the lighthouse?", fit=fit))
+    assert done.sources and not any("Not read" in note for note in done.notes)
+
+
+def test_chapters_that_were_not_chosen_are_named_also_under_an_answer_from_passages():
+    session, _engine = make(reply_by_prompt)
+    for fit in ("passages", "sections"):
+        done = finished(ask(session, framed(400, 400, 400), "The keeper?", fit=fit, chapters=(1, 2)))
+        assert "Not read: Chapter 3." in done.notes
+
+
+def test_what_is_left_out_of_a_whole_reading_is_named():
+    session, _engine = make(reply_by_prompt)
+    done = finished(ask(session, framed(16), "Who is the keeper?", fit="whole"))
+    assert any("Header" in note and "Licence" in note for note in done.notes)
+
+
+def test_passages_of_the_same_place_are_counted():
+    """Two passages of a chapter were called one."""
+    session, engine = make(reader({}))
+    done = finished(ask(session, framed(2000), "Who is the keeper of the lighthouse?", fit="passages"))
+    assert done.sources == (f"{len(engine.prompts)} passages of Chapter 1",) and len(engine.prompts) > 1
