@@ -12,7 +12,7 @@ from core.text.packing import from_json, to_json_text
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
-READER_VERSION = 4
+READER_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a folder of test files expects of the reader, and what of it does not come true.
 
 `expect.json` and `facts.json` beside the files say what each must yield: text or one clear sentence, passages
-that stand in it or must not, the number of words, the number of chapters.
+that stand in it or must not, the number of words, the number of chapters and their titles.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from core.documents import Document, read_safely
 from core.errors import DocumentError
 
-FOLDERS = ("books", "hostile", "hard")
+FOLDERS = ("books", "hostile", "hard", "hard2")
 _MAY_FAIL = ("error", "either", "text_or_error", "error_or_warning")
 
 
@@ -82,6 +82,14 @@ def _wrong_text(document: Document, wanted: dict) -> list[str]:
         f"{field} is {getattr(document, field)!r}, not {wanted[field]!r}"
         for field in ("title", "author")
         if field in wanted and getattr(document, field) != wanted[field]
+    ]
+    titles = [section.title for section in document.chapters]
+    if titles != wanted.get("titles", titles):
+        reasons.append(f"chapters are {titles}, not {wanted['titles']}")
+    reasons += [
+        f"no chapter's title holds {piece!r}"
+        for piece in wanted.get("titles_contain", [])
+        if not any(piece in title for title in titles)
     ]
     found, words = len(document.chapters), document.words
     if "chapters" in wanted and abs(found - wanted["chapters"]) > max(1, 0.03 * wanted["chapters"]):

@@ -72,11 +72,7 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
                 name=name
             )
         )
-    marks = [
-        mark
-        for title, level, target in reader.contents()
-        if (mark := _mark(title, level, target, pages, len(blocks)))
-    ]
+    marks = _marks(reader.contents(), pages, len(blocks))
     blocks, labels = _printed_pages(blocks, pages)
     return Manuscript(
         "epub",
@@ -315,16 +311,27 @@ def _with_targets(entries: list[tuple[str, int, str]]) -> list[tuple[str, int, s
     return result[::-1]
 
 
-def _mark(
-    title: str, level: int, target: str, pages: dict[str, tuple[int, HtmlFile]], total: int
-) -> ContentsEntry | None:
-    """The mark an entry stands for; an anchor that does not exist means the start of its file."""
-    name, _, anchor = target.partition("#")
-    if name not in pages:
-        return None
-    first, page = pages[name]
-    block = first + page.anchors.get(anchor, 0)
-    return ContentsEntry(title, level, min(block, total - 1))
+def _marks(
+    entries: list[tuple[str, int, str]], pages: dict[str, tuple[int, HtmlFile]], total: int
+) -> list[ContentsEntry]:
+    """The marks that the entries stand for; an anchor that does not exist means the start of its file.
+
+    A page without text (a plate, a part's name as a picture) gives its name to nothing else: its entry is
+    left out where the text behind it has one of its own on the same level or above.
+    """
+    marks: list[ContentsEntry] = []
+    pictured = False  # the last mark is of a page without text
+    for title, level, target in entries:
+        name, _, anchor = target.partition("#")
+        if name not in pages:
+            continue
+        first, page = pages[name]
+        mark = ContentsEntry(title, level, min(first + page.anchors.get(anchor, 0), total - 1))
+        if pictured and marks[-1].block == mark.block and mark.level <= marks[-1].level:
+            marks.pop()
+        marks.append(mark)
+        pictured = not page.blocks
+    return marks
 
 
 def _printed_pages(

@@ -20,8 +20,7 @@ from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
 from core.documents.pdf.rotated import TurnedPage, page_lines
 from core.documents.pdf.unreadable import UnreadablePages, find_unread
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
-from core.documents.structure.body import title_key
-from core.documents.structure.headings import read_heading
+from core.documents.structure.headings import read_heading, title_key
 from core.errors import DocumentError, PasswordNeeded
 from core.events import Progress
 from core.text.words import translated as _

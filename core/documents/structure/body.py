@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 
 from core.documents.structure.blocks import Block, ContentsEntry
-from core.documents.structure.headings import Heading, read_heading
+from core.documents.structure.contents import ContentsPage, contents_page
+from core.documents.structure.headings import Heading, read_heading, title_key
 from core.documents.word_count import count_words
 
 _HEADING_CHARS = 160
 _HEADING_LINES = 3
-
-
-def title_key(text: str) -> str:
-    """What two spellings of one title have in common: letters and digits, without the word "chapter"."""
-    plain = re.sub(r"\b(?:chapter|chap)\b\.?", " ", text.casefold())
-    return re.sub(r"[\W_]+", "", plain)
 
 
 def _is_short(text: str) -> bool:
@@ -43,6 +37,11 @@ class Body:
         """The blocks that may be headings by their form alone."""
         short = (index for index in range(self.first, self.last) if _is_short(self.blocks[index].text))
         return [(index, heading) for index in short if (heading := read_heading(self.blocks[index].text))]
+
+    @cached_property
+    def contents(self) -> ContentsPage | None:
+        """The printed list of contents."""
+        return contents_page(self.blocks, self.first, self.last)
 
     @property
     def total(self) -> int:

@@ -9,19 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from core.documents.structure.blocks import Block, ContentsEntry
-from core.documents.structure.body import Body, title_key
+from core.documents.structure.body import Body
 from core.documents.structure.headings import Heading, read_heading
 
 _MAX_LINES = 3
+_SURE_ENTRIES = 5  # fewer lines that come again may do so by chance
 _LIST_GAP_CHARS = 80  # between two entries of a printed contents list: a name, a page number
-_LEADER = re.compile(r"[\s.·…_]*(?:\b\d{1,4}|\b[ivxlc]{1,7})?\s*\Z")
-_CONTENTS = re.compile(
-    r"(?:table of )?contents|inhalt(?:sverzeichnis)?|índice|indice|table des "
-    r"matières|目录|目次|содержание|оглавление",
-    re.I,
-)
-
-
 Numbered = tuple[int, Heading]  # a block and the heading it may be
 
 
@@ -30,81 +23,8 @@ Numbered = tuple[int, Heading]  # a block and the heading it may be
 
 def by_contents_page(body: Body) -> list[ContentsEntry]:
     """The entries of a contents list whose headings come again in the body, in order."""
-    blocks, first, last = body.blocks, body.first, body.last
-    start = next(
-        (
-            index
-            for index in range(first, min(last, first + 200))
-            if _CONTENTS.fullmatch(blocks[index].text.split("\n")[0].strip(" .:_*[]"))
-        ),
-        None,
-    )
-    if start is None:
-        return []
-    entries, end = _contents_entries(blocks, start, last)
-    found = _match_entries(blocks, entries, end, last)
-    if len(found) < 3 or len(found) < 0.7 * len(entries):
-        found = _match_entries(blocks, entries, start + 1, last) if len(found) < 3 else found
-    if len(found) < 3 or len(found) < 0.7 * len(entries):
-        return []
-    return [ContentsEntry("Contents", 1, start), *found]
-
-
-def _contents_entries(blocks: Sequence[Block], start: int, last: int) -> tuple[list[str], int]:
-    """The lines of the list, page numbers cut off, and the number of the first block after it."""
-    entries = [line for line in blocks[start].text.split("\n")[1:] if line.strip()]
-    seen = {title_key(_LEADER.sub("", line)) for line in entries}
-    index = start + 1
-    for index in range(start + 1, min(last, start + 400)):
-        lines = blocks[index].text.split("\n")
-        keys = {title_key(_LEADER.sub("", lines[0])), title_key(blocks[index].text[:300])} - {""}
-        if any(len(line) > 110 for line in lines) or keys & seen:
-            break  # running text, or the first heading of the body
-        if len(entries) >= 3 and _begins_body(blocks, index, last, seen):
-            break
-        entries += lines
-        seen |= {title_key(_LEADER.sub("", line)) for line in lines}
-    cleaned = [_LEADER.sub("", line).strip() for line in entries]
-    return [line for line in cleaned if title_key(line)], index
-
-
-def _begins_body(blocks: Sequence[Block], index: int, last: int, seen: set[str]) -> bool:
-    """A bare "I" whose title follows, together already listed: the first chapter's heading."""
-    return index + 1 < last and title_key(blocks[index].text + " " + blocks[index + 1].text) in seen
-
-
-def _match_entries(blocks: Sequence[Block], entries: list[str], start: int, last: int) -> list[ContentsEntry]:
-    """Each entry's heading in the body, in order. An entry with no heading is left out."""
-    keys = [title_key(block.text) if len(block.text) <= 200 else "" for block in blocks[start:last]]
-    names = [_name(block.text) if key else "" for block, key in zip(blocks[start:last], keys, strict=True)]
-    pairs = [
-        key + following if key and following else ""
-        for key, following in zip(keys, keys[1:] + [""], strict=True)
-    ]
-    marks: list[ContentsEntry] = []
-    position = 0
-    for entry in entries:
-        key = title_key(entry)
-        bare = _name(entry)
-        hit = next(
-            (
-                index
-                for index in range(position, len(keys))
-                if keys[index]
-                and (keys[index] == key or pairs[index] == key or (len(bare) > 5 and names[index] == bare))
-            ),
-            None,
-        )
-        if hit is not None:
-            marks.append(ContentsEntry(" ".join(entry.split()), 1, start + hit))
-            position = hit + 1
-    return marks
-
-
-def _name(text: str) -> str:
-    """The key of a title without its label: "ADVENTURE I. A SCANDAL" and "I. A Scandal" are called alike."""
-    heading = read_heading(text)
-    return title_key(heading.rest if heading and heading.rest else text)
+    page = body.contents
+    return [ContentsEntry("Contents", 1, page.start), *page.found] if page else []
 
 
 # ---- headings the file itself marks (HTML h1-h6, Markdown #, Word styles, large type) ----
@@ -245,7 +165,12 @@ def _counted_numerals(candidates: list[Numbered], below_parts: bool) -> list[Num
 
 
 def _candidates(body: Body) -> list[Numbered]:
-    return _without_contents_list(body.blocks, body.headings)
+    """The lines that may be headings, without those of a contents list."""
+    page = body.contents
+    inside = range(page.start + 1, page.end) if page else range(0)
+    return _without_contents_list(
+        body.blocks, [(index, heading) for index, heading in body.headings if index not in inside]
+    )
 
 
 def _without_contents_list(blocks: Sequence[Block], candidates: list[Numbered]) -> list[Numbered]:
@@ -346,11 +271,22 @@ def join_title(label: str, name: str) -> str:
     return f"{label}{gap}{name}"
 
 
+def _always(trust: float) -> Callable[[list[ContentsEntry], Body], float]:
+    return lambda _found, _body: trust
+
+
+def _of_contents_page(found: list[ContentsEntry], body: Body) -> float:
+    """A list of which every line is a heading of the body was made for this text."""
+    listed = len(body.contents.entries) if body.contents else 0
+    return 0.88 if listed >= _SURE_ENTRIES and len(found) - 1 >= 0.9 * listed else 0.81
+
+
 Account = Callable[[Body], list[ContentsEntry]]
+Trust = Callable[[list[ContentsEntry], Body], float]
 # each with how far it is to be believed where two tell about the same; the file's own contents count 1
-ACCOUNTS: tuple[tuple[Account, float], ...] = (
-    (by_marked_headings, 0.85),
-    (by_labels, 0.84),
-    (by_contents_page, 0.81),
-    (by_numbers, 0.78),
+ACCOUNTS: tuple[tuple[Account, Trust], ...] = (
+    (by_marked_headings, _always(0.85)),
+    (by_labels, _always(0.84)),
+    (by_contents_page, _of_contents_page),
+    (by_numbers, _always(0.78)),
 )

@@ -104,6 +104,12 @@ class Heading:
         return not self.rest and self.word != "special"
 
 
+def title_key(text: str) -> str:
+    """What two spellings of one title have in common: letters and digits, without the word "chapter"."""
+    plain = re.sub(r"\b(?:chapter|chap)\b\.?", " ", text.casefold())
+    return re.sub(r"[\W_]+", "", plain)
+
+
 def read_heading(text: str) -> Heading | None:
     """
     The heading that `text` is, or None. Only the form is judged; whether it is one is for the whole book to

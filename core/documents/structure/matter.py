@@ -42,7 +42,9 @@ _GUTENBERG_START = re.compile(
     r"\*{2,}\s*START OF TH(?:E|IS) PROJECT GUTENBERG|\*END\s?\*?\s?THE SMALL PRINT", re.I
 )
 _GUTENBERG_END = re.compile(
-    r"\*{2,}\s*END OF TH(?:E|IS) PROJECT GUTENBERG|\A\W*End of (?:the |this )?Project Gutenberg", re.I
+    r"\*{2,}\s*END OF TH(?:E|IS) PROJECT GUTENBERG|\A\W*End of (?:the |this )?Project Gutenberg|"
+    r"\A\W*(?:the )?(?:full )?project gutenberg(?:-tm|™)? licen[cs]e\W*\Z",
+    re.I,
 )
 _GUTENBERG_HEAD = re.compile(
     r"\A\W*(?:the )?project gutenberg(?:.s)? (?:e-?book|e-?text|edition)\b|\A\W*Project Gutenberg.s |"

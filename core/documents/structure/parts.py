@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.documents.structure.blocks import ContentsEntry
-from core.documents.structure.body import Body, title_key
+from core.documents.structure.body import Body
 from core.documents.structure.chapters import join_title
-from core.documents.structure.headings import Heading, read_heading
+from core.documents.structure.headings import Heading, read_heading, title_key
 from core.documents.structure.matter import kind_by_title, opens_the_book
 
 _DIVIDER_WORDS = 60  # a part's title page holds no more than this
@@ -20,6 +20,7 @@ _SHORT_BOOK_WORDS = 3000
 _LONG_PARTS = 12_000  # words; chapters that long have sections, parts have chapters
 _SHORT_SECTIONS = 500
 _EVEN_WORDS = 2500
+_WHOLE_BOOK = 0.9  # an entry over so much of the text is the book's own title
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,10 @@ def _opinion(marks: list[ContentsEntry], children: list[list[int]], index: int, 
     if not below:
         return 0
     own = read_heading(marks[index].title)
+    end = next((i for i in range(index + 1, len(marks)) if marks[i].level <= marks[index].level), None)
+    words = body.words(marks[index].block, marks[end].block if end is not None else body.last)
+    if words > _WHOLE_BOOK * body.total and len(below) >= 3:
+        return 4
     headings = [heading for child in below if (heading := read_heading(marks[child].title))]
     if own and own.is_part:
         return 4
@@ -184,8 +189,6 @@ def _opinion(marks: list[ContentsEntry], children: list[list[int]], index: int, 
         return 4
     if own and own.word == "" and own.number and _numbered_below(own.number, marks, below) * 2 > len(below):
         return -4
-    end = next((i for i in range(index + 1, len(marks)) if marks[i].level <= marks[index].level), None)
-    words = body.words(marks[index].block, marks[end].block if end is not None else body.last)
     empty = not body.has_text(marks[index], marks[index + 1].block, _DIVIDER_WORDS)
     opinion = 1 if empty else -1
     opinion += _counts_on(marks, children, index) * 3
