@@ -21,6 +21,7 @@ import yaml
 from core.errors import UserError
 from core.paths import ROOT
 from core.text import rules
+from core.text.renamed import renamed
 from core.text.rules import Rule
 from core.text.words import LANGUAGES, listed_texts
 from core.text.words import translated as _
@@ -28,7 +29,7 @@ from core.text.words import translated as _
 log = logging.getLogger(__name__)
 
 MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
-FITS = ("auto", "whole", "sections", "passages")
+READING_MODES = ("auto", "full", "chunked", "retrieval")
 LENGTHS = ("paragraph", "page", "chapters")
 SUMMARIES = ("auto", "own")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -49,7 +50,7 @@ class Settings:
     data_dir: Path | None = None
     context_tokens: int | None = None
     # a choice of its own: what fits and can be read in time is read whole, see core.conversation.session
-    fit: str = "auto"
+    reading_mode: str = "auto"
     read_whole_s: float = 300.0
     summary_length: str = "page"
     summaries: str = "auto"  # as suits the model: its catalogue entry says
@@ -145,7 +146,7 @@ RULES: dict[str, Rule] = {
     ),
     "data_dir": Rule(lambda: _("a folder"), lambda value: Path(rules.text(value)).expanduser(), True),
     "context_tokens": rules.tokens(256, 4_194_304, auto=True),
-    "fit": rules.choice(FITS),
+    "reading_mode": rules.choice(READING_MODES),
     "summary_length": rules.choice(LENGTHS),
     "summaries": rules.choice(SUMMARIES),
     "read_whole_s": rules.number(0, 1e7, unit=" s"),
@@ -285,7 +286,7 @@ def _apply(settings: Settings, values: Mapping[Any, Any], *, source: str) -> Set
     """`settings` with `values` parsed by their rules; every problem found is in the one UserError."""
     parsed: dict[str, Any] = {}
     problems: list[str] = []
-    for key, value in values.items():
+    for key, value in renamed(values).items():
         if key in GONE:
             log.warning("%s: %s is no setting any more and is not looked at", source, key)
             continue

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from core.ask import Params
 from core.cache.base import KeyHook, TargetKVCache
 from core.cache.reading_store import ReadingStore
 from core.cache.snapshot import SnapshotStore
@@ -26,6 +25,7 @@ from core.events import DecodingStarted, Prefill, Preparing, Stats
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
 from core.planning.slow_link import slow_note
+from core.request import Params
 from core.stats import StatsRecorder
 from core.text.words import translated as _
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from core.ask import HistoryTurn, Request
 from core.events import (
     Acceptance,
     AttentionEvidence,
@@ -28,6 +27,7 @@ from core.events import (
     SummaryDraft,
     VerificationResult,
 )
+from core.request import HistoryTurn, Request
 from core.text.packing import from_json, to_json_text
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def unpack_ask(values: dict[str, Any], book: Document | None) -> Request:
     """The question that `pack_ask` packed, about `book`."""
     chapters = tuple(values["chapters"]) if values["chapters"] else None
     said = tuple(HistoryTurn(**{**one, "ids": tuple(one["ids"])}) for one in values["history"])
-    lists = {name: tuple(values[name]) for name in ("ticked", "compare")}
+    lists = {name: tuple(values[name]) for name in ("selected_chapters", "compare")}
     return Request(**{**values, **lists, "book": book, "chapters": chapters, "history": said})
 
 

@@ -129,7 +129,7 @@ class Worker:
 
     def _card(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a card was asked for before the engine was ready"
-        card = self._session.card(self._books[message["book_id"]], message["until"])
+        card = self._session.card(self._books[message["book_id"]], message["spoiler_limit"])
         self._send(id=message["id"], card=card)
 
     def _room(self, message: dict[str, Any]) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from core.ask import Request, params_of  # noqa: E402
 from core.build import open_session  # noqa: E402
 from core.config import Settings  # noqa: E402
 from core.documents import read_document  # noqa: E402
 from core.events import Delta  # noqa: E402
+from core.request import Request, params_of  # noqa: E402
 
 
 def main(book: str = str(ROOT / "assets/samples/the-thursday-clock.epub"), question: str = "Who repairs it?"):

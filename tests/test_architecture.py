@@ -14,7 +14,7 @@ import pytest
 from tests.support.source_tree import REPO, imports, modules, path_of, tree_of
 
 NO_TORCH = (
-    "core.ask",
+    "core.request",
     "core.config",
     "core.stats",
     "core.events",

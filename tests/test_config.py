@@ -114,7 +114,7 @@ def test_all_problems_are_named_at_once(tmp_path):
         ("model", 3),
         ("model", ""),
         ("gamma", [4]),
-        ("fit", "None"),
+        ("reading_mode", "None"),
         ("dtype", "fp8"),
         ("seed", -1),
     ],

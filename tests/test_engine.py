@@ -12,7 +12,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.ask import Params
 from core.backend.cpu.backend import CpuBackend
 from core.config import MODES
 from core.decoding.context import Context
@@ -20,6 +19,7 @@ from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import Prefill
+from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.tiny import engine, oracle, ours
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from core import build
-from core.ask import Params, Request, params_of
 from core.config import Settings, override
 from core.conversation.reading import ReadingStyle
 from core.documents.document import Document, Section
 from core.events import AttentionEvidence
 from core.model.store.catalogue import EMBEDDED, find
+from core.request import Params, Request, params_of
 from examples.answer import main
 from tests.support.fakes import CharTokenizer, FakeEngine
 
@@ -70,7 +70,7 @@ def test_the_setting_says_whether_anybody_asks_where_the_model_looked(home_with_
     text = "Mara kept the ferry on the river Lind. Every morning she wrote its height on a door.\n"
     book = Document("Ferry", "", "txt", text, (Section("One", 0, len(text)),), sha256="f")
     session = build.open_session(Settings(context_tokens=512, evidence_attention=looking))
-    ask = Request("Who kept the ferry?", book, "c", fit="whole", params={"max_new_tokens": 4})
+    ask = Request("Who kept the ferry?", book, "c", reading_mode="full", params={"max_new_tokens": 4})
     events = list(session.ask(ask))
     session.close()
     assert any(isinstance(one, AttentionEvidence) for one in events) == looking

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.ask import Params
 from core.assembly.engines import build_engine
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
@@ -24,6 +23,7 @@ from core.hardware.cpu import cpu_flags
 from core.model.gguf.folder import opened
 from core.model.llama import LlamaModel
 from core.model.loader import load_draft, load_model
+from core.request import Params
 from core.text.tokenizer import Tokenizer
 from tests.support.avx2_engine import FLAGS
 from tests.support.gguf_files import write_gguf

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.ask import Params
 from core.cache.full import FullKVCache
 from core.config import MODES
 from core.decoding.decoder import Round
 from core.model.llama import LlamaModel
+from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.late_cache import LateBackend
 from tests.support.offloaded_engines import BLOCK, CHUNK, SEGMENT, SPLITS, offloaded, offloaded_engine

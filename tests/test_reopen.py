@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.ask import Params
 from core.cache.disk import BLOCK_TOKENS
 from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.events import Prefill
+from core.request import Params
 from tests.support.reopening import reopened
 from tests.support.tiny import VOCAB, oracle, ours
 
@@ -234,8 +234,8 @@ def test_the_command_line_opens_a_book_again_from_disk(home_with_model, tmp_path
         "app.cli",
         "summarize",
         str(story),
-        "--fit",
-        "whole",
+        "--reading-mode",
+        "full",
         "--question",
         "Who writes?",
         "--seed",

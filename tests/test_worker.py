@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from core.ask import HistoryTurn, Request
 from core.documents.document import Document, Section
 from core.events import (
     Acceptance,
@@ -31,6 +30,7 @@ from core.events import (
     Stats,
     VerificationResult,
 )
+from core.request import HistoryTurn, Request
 from core.wire import CARD_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
 from tests.support.fake_runtime import wait_until
 
@@ -133,10 +133,10 @@ def test_a_question_survives_the_wire():
         BOOK,
         "c",
         chapters=(2, 3),
-        fit="sections",
+        reading_mode="chunked",
         params={"seed": 7, "stop": ["END"]},
         history=(HistoryTurn("And?", "So.", (1, 2)),),
-        fresh=True,
+        ignore_cache=True,
     )
     sent = from_line(to_line({"ask": pack_ask(ask)}))["ask"]
     assert sent["book"] == "B" and unpack_ask(sent, BOOK) == ask

@@ -16,7 +16,6 @@ from app.api.request import ApiError, ParsedRequest
 from app.errors import in_words
 from app.render.markdown import Citation
 from app.web.citations import Citations
-from core.ask import Request
 from core.documents.document import Document, Section
 from core.events import (
     AttentionEvidence,
@@ -30,6 +29,7 @@ from core.events import (
     ReadingStep,
     Stats,
 )
+from core.request import Request
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
@@ -236,7 +236,7 @@ class FinalChunk:
 def _looked_up_in(ask: Request) -> Document | None:
     """The book, or the text that was sent, with which an answer's sentences are compared."""
     if ask.book is not None:
-        return ask.book.up_to(ask.until)
+        return ask.book.up_to(ask.spoiler_limit)
     if not ask.text:
         return None
     whole = (Section("", 0, len(ask.text)),)

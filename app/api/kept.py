@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 
 from app.store.history import History
 from app.store.library import Library
-from core.ask import Request
 from core.events import AttentionEvidence, Finished
+from core.request import Request
 
 
 class KeptAnswers:
@@ -26,11 +26,11 @@ class KeptAnswers:
         if ask.book_id:
             self._library.get(ask.book_id)
         with history.together():
-            talk = _going_on(history, ask) or history.create(ask.book_id, ask.until).id
+            talk = _going_on(history, ask) or history.create(ask.book_id, ask.spoiler_limit).id
             if not history.turns(talk):
                 for said in ask.history:
                     history.add(talk, "user", said.question)
-                    history.add(talk, "assistant", said.answer, extra={"until": ask.until})
+                    history.add(talk, "assistant", said.answer, extra={"spoiler_limit": ask.spoiler_limit})
             history.ask(talk, ask)
             history.add(talk, "assistant", answer.text, extra=_extra(ask, answer, looked))
         self._kept()
@@ -46,7 +46,7 @@ def _extra(ask: Request, answer: Finished, looked: list[AttentionEvidence]) -> d
         "stats": asdict(answer.stats),
         "stands": [asdict(one) for one in answer.stands],
         "looked": [asdict(one) for one in looked],
-        "until": ask.until,
+        "spoiler_limit": ask.spoiler_limit,
     }
 
 
@@ -69,6 +69,6 @@ def _going_on(history: History, ask: Request) -> str:
         turns = history.turns(talk.id)
         told = [(one.text, two.text) for one, two in zip(turns[::2], turns[1::2], strict=False)]
         settled = len(turns) == 2 * len(said) and all(one.state != "writing" for one in turns)
-        if settled and talk.until == ask.until and told == said:
+        if settled and talk.spoiler_limit == ask.spoiler_limit and told == said:
             return talk.id
     return ""

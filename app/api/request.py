@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Any
 
 from app.store.library import BookEntry
-from core.ask import HistoryTurn, Request
-from core.config import FITS, LENGTHS, checked
+from core.config import LENGTHS, READING_MODES, checked
 from core.documents.document import Document
 from core.errors import UserError
+from core.request import HistoryTurn, Request
+from core.text.renamed import renamed
 
 MOST_STOPS, MOST_SEED = 4, 2**31 - 1
 LEAST_TEXT = 2000  # characters before a question that are worth being kept as read
@@ -36,7 +37,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "response_format": ({"type": "text"}, None),
 }
 _OTHERS = ("model", "messages", "stream", "stream_options", "stop", "store", "user", "triforce")
-_OWN = ("summary", "until", "fit")
+_OWN = ("summary", "spoiler_limit", "reading_mode")
 
 
 class ApiError(Exception):
@@ -126,18 +127,18 @@ def parse_request(
         question=None if own["summary"] else question,
         book=document,
         conversation_id=f"api-{talk}",
-        fit=own["fit"] or "auto",
-        until=own["until"],
+        reading_mode=own["reading_mode"] or "auto",
+        spoiler_limit=own["spoiler_limit"],
         summary_length=own["summary"] or "page",
         params={**params, **_params(given)},
         history=() if own["summary"] else history,
-        guest=True,
+        low_priority=True,
         text=text,
     )
     if own["summary"] and document is None:
         raise ApiError(400, "Only a book can be summarised: name one as the model.", param="triforce")
-    if own["until"] and (document is None or own["until"] > len(document.chapters)):
-        raise ApiError(400, "until is a chapter of the book, from 1.", param="triforce")
+    if own["spoiler_limit"] and (document is None or own["spoiler_limit"] > len(document.chapters)):
+        raise ApiError(400, "spoiler_limit is a chapter of the book, from 1.", param="triforce")
     stream = _flag(given.get("stream"), "stream")
     options = {} if given.get("stream_options") is None else given["stream_options"]
     if not isinstance(options, dict) or set(options) - {"include_usage"} or (options and not stream):
@@ -192,16 +193,19 @@ def _params(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    """What only this program knows: `triforce: {summary, until, fit}`."""
-    given = {} if value is None else value
+    """What only this program knows: `triforce: {summary, spoiler_limit, reading_mode}`; earlier
+    versions called the last two until and fit."""
+    given = {} if value is None else renamed(value) if isinstance(value, dict) else value
     if not isinstance(given, dict) or set(given) - set(_OWN):
         raise ApiError(400, f"triforce takes {', '.join(_OWN)}.", param="triforce", code="unknown_parameter")
-    for name, allowed in (("summary", LENGTHS), ("fit", FITS)):
+    for name, allowed in (("summary", LENGTHS), ("reading_mode", READING_MODES)):
         if given.get(name) is not None and given[name] not in allowed:
             raise ApiError(400, f"{name} is one of {', '.join(allowed)}.", param="triforce")
-    until = given.get("until")
-    if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
-        raise ApiError(400, "until is a chapter of the book, from 1.", param="triforce")
+    spoiler_limit = given.get("spoiler_limit")
+    if spoiler_limit is not None and (
+        isinstance(spoiler_limit, bool) or not isinstance(spoiler_limit, int) or spoiler_limit < 1
+    ):
+        raise ApiError(400, "spoiler_limit is a chapter of the book, from 1.", param="triforce")
     return {name: given.get(name) for name in _OWN}
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from app.api.answering import Answering, ApiAnswers, FinalChunk, ProgressChunk
 from app.api.key import ApiKey
 from app.api.request import ApiError, model_names, parse_request
-from core.ask import params_of
+from core.request import params_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request

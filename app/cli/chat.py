@@ -10,10 +10,10 @@ from app.cli.printing import Stream, answer_json, report
 from app.cli.terminal import chapter_range, read_book, say, status, tell
 from app.engine.client import Runtime
 from app.store.turns import wording
-from core.ask import HistoryTurn, Request, params_of
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
+from core.request import HistoryTurn, Request, params_of
 from core.text.words import translated as _
 
 INTERRUPTED = 130
@@ -30,13 +30,13 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             book,
             "command line",
             chapters=given.chapters,
-            fit=settings.fit,
+            reading_mode=settings.reading_mode,
             params=params_of(settings),
-            fresh=True,
+            ignore_cache=True,
             summary_length=settings.summary_length,
             summaries=settings.summaries,
             instructions=settings.instructions,
-            until=given.until,
+            spoiler_limit=given.spoiler_limit,
         )
         events = runtime.ask(ask)
         finished = Stream(runtime).show(events)
@@ -70,7 +70,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
         words = _("{title}: {words:,} words. Ask, or type /summary.")
         say(words.format(title=book.title or given.file, words=book.words))
         say(_help())
-        _Chat(runtime, book, settings, given.chapters, given.until).run()
+        _Chat(runtime, book, settings, given.chapters, given.spoiler_limit).run()
         _save(runtime)
     finally:
         runtime.close()
@@ -86,10 +86,10 @@ class _Chat:
         book: Document,
         settings: Settings,
         chapters: tuple[int, int] | None,
-        until: int | None,
+        spoiler_limit: int | None,
     ) -> None:
         self._runtime, self._book, self._settings, self._chapters = runtime, book, settings, chapters
-        self._until = until
+        self._until = spoiler_limit
         self._said: list[HistoryTurn] = []
         self._asked: str | None = None
 
@@ -128,10 +128,10 @@ class _Chat:
             self._book,
             "chat",
             chapters=self._chapters,
-            fit=self._settings.fit,
+            reading_mode=self._settings.reading_mode,
             params=params_of(self._settings),
             history=tuple(self._said),
-            until=self._until,
+            spoiler_limit=self._until,
             summary_length=self._settings.summary_length,
             summaries=self._settings.summaries,
             instructions=self._settings.instructions,

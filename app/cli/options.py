@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from app.cli.terminal import chapter_range
-from core.config import FITS, LENGTHS, MODES, SUMMARIES
+from core.config import LENGTHS, MODES, READING_MODES, SUMMARIES
 from core.errors import UserError
+from core.text.renamed import reading_mode
 
 
 def offline_option(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +58,21 @@ def reading(parser: argparse.ArgumentParser) -> None:
         "--chapters", type=_chapters, metavar="1-3", help="read only these chapters (`extract` numbers them)"
     )
     parser.add_argument(
+        "--reading-mode",
         "--fit",
-        choices=FITS,
-        help="whole: refuse what does not fit; sections: in parts; passages: from those a question points at",
+        dest="reading_mode",
+        type=reading_mode,
+        choices=READING_MODES,
+        help="full: refuse what does not fit; chunked: in parts; retrieval: from the passages asked for",
     )
-    parser.add_argument("--until", type=count, metavar="N", help="read and show nothing behind chapter N")
+    parser.add_argument(
+        "--spoiler-limit",
+        "--until",
+        dest="spoiler_limit",
+        type=count,
+        metavar="N",
+        help="read and show nothing behind chapter N",
+    )
     model(parser)
     offline_option(parser)
 

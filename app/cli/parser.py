@@ -37,8 +37,8 @@ def main(arguments: list[str] | None = None, *, called: str = "launcher.py") -> 
         return _run(parser, given)
     except UserError as error:
         print(error, file=sys.stderr)
-        if getattr(given, "fit", None) == "whole":
-            print(_("In parts: --fit sections; chapters: --chapters 1-3."), file=sys.stderr)
+        if getattr(given, "reading_mode", None) == "full":
+            print(_("In parts: --reading-mode chunked; chapters: --chapters 1-3."), file=sys.stderr)
         return USER
     except KeyboardInterrupt:
         return INTERRUPTED

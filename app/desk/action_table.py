@@ -62,7 +62,7 @@ def of_books(
         "tick": action(chapters.tick, number=number_field("id")),
         "untick": action(chapters.untick),
         "tell": action(questions.summarize_chapter, number=number_field("value")),
-        "tell-ticked": action(questions.summarize_ticked),
+        "summarize-selected": action(questions.summarize_selected),
         "tell-up-to": action(questions.summarize_up_to, number=number_field("value")),
         "cite": action(reader.show, offset=number_field("offset"), length=number_field("length")),
         "goto": action(reader.show, offset=number_field("value")),
@@ -102,7 +102,7 @@ def of_answers(
         "from": action(books.choose_chapters, first=number_field("value")),
         "to": action(books.choose_chapters, last=number_field("value")),
         "limit": action(books.limit, chapter=number_field("value")),
-        "fit": action(partial(preferences.choose, "fit"), text=text_field("value")),
+        "reading-mode": action(partial(preferences.choose, "reading_mode"), text=text_field("value")),
         "length": action(choices.summary, value=text_field("value")),
     }
 

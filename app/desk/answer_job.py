@@ -114,13 +114,17 @@ class AnswerJob:
         stop: Callable[[], None] = lambda: None,
         say: Callable[[str, str], None] = lambda words, kind: None,
         instead_of: StoredTurn | None = None,
-        until: int | None = None,
+        spoiler_limit: int | None = None,
         instructions: str = "",
         done: Callable[[Finished], None] = lambda finished: None,
         params: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.conversation_id, self.until, self._instructions = conversation_id, until, instructions
+        self.conversation_id, self.spoiler_limit, self._instructions = (
+            conversation_id,
+            spoiler_limit,
+            instructions,
+        )
         self._params = dict(params or {})
         self._events, self._history, self._clock = events, history, clock
         self._changed, self._stop, self._say, self._done = changed, stop, say, done
@@ -291,7 +295,7 @@ class AnswerJob:
         if self._stands and state != "finished":
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
-        extra["until"], extra["instructions"] = self.until, self._instructions
+        extra["spoiler_limit"], extra["instructions"] = self.spoiler_limit, self._instructions
         extra["params"] = self._params
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]

@@ -13,8 +13,8 @@ from app.desk.retelling import retold
 from app.desk.store import Store
 from app.store.history import History
 from app.store.turns import StoredTurn, going_on
-from core.ask import HistoryTurn, Request
 from core.events import Event
+from core.request import HistoryTurn, Request
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
@@ -68,8 +68,8 @@ class AnswerQueue:
         """The question goes into the history, unless its answer stands there, and the answer's place."""
         history, talk = self._history, ask.conversation_id
         if not self._store.state.conversation_id:
-            history.create(ask.book_id, ask.until, talk)
-        pairs = going_on(history.turns(talk)[: -2 if instead_of else None], ask.until)
+            history.create(ask.book_id, ask.spoiler_limit, talk)
+        pairs = going_on(history.turns(talk)[: -2 if instead_of else None], ask.spoiler_limit)
         with history.together():  # a question without its answer would shift all that follow
             number, since = instead_of.number - 1 if instead_of else history.ask(talk, ask), 0
             if left:
@@ -83,7 +83,7 @@ class AnswerQueue:
                 stop=self._engine.stop,
                 say=self._store.say,
                 instead_of=instead_of,
-                until=ask.until,
+                spoiler_limit=ask.spoiler_limit,
                 instructions=ask.instructions,
                 done=lambda finished: self._chapters.keep(ask, finished),
                 params=ask.params,

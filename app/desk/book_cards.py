@@ -44,11 +44,11 @@ class BookEstimates:
         self._asking: set[Key] = set()
         self._outdated: set[Key] = set()
 
-    def of(self, book: Document, until: int | None = None) -> dict[str, Any] | None:
+    def of(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any] | None:
         """The card of `book`, or of what may be read of it, for the model that runs; None until it has
         come.
         """
-        key = (book.sha256, hash(book.text), self._engine.model_name, until)
+        key = (book.sha256, hash(book.text), self._engine.model_name, spoiler_limit)
         state = self._engine.state
         with self._lock:
             if state not in ("ready", "busy"):

@@ -48,13 +48,13 @@ class OpenBooks:
             self._store.say(words)
             return
         talks = self._history.conversations(book_id)
-        until = _limit(book, talks[0].until) if talks else None
+        spoiler_limit = _limit(book, talks[0].spoiler_limit) if talks else None
         self._store.update(
             _cleared,
             book_id=book_id,
             conversation_id=talks[0].id if talks else "",
-            until=until,
-            **self._reader.opened(book, until),
+            spoiler_limit=spoiler_limit,
+            **self._reader.opened(book, spoiler_limit),
         )
 
     def put_away(self) -> None:
@@ -73,14 +73,14 @@ class OpenBooks:
             return
         for talk in self._history.conversations(state.book_id):
             if talk.id == conversation_id:
-                self._lay(talk.id, talk.until)
+                self._lay(talk.id, talk.spoiler_limit)
 
     def begin_conversation(self) -> None:
         """Puts the conversation away and starts an empty one with the same limit; the book stays in the
         engine's memory.
         """
         if not self._store.refuse_while_busy():
-            self._lay("", self._store.state.until)
+            self._lay("", self._store.state.spoiler_limit)
 
     def open_place(self, book_id: str, offset: int, length: int) -> None:
         """Goes to a place in any book."""
@@ -96,10 +96,10 @@ class OpenBooks:
         book = self.current
         if self._store.refuse_while_busy() or book is None:
             return
-        talk, until = self._store.state.conversation_id, _limit(book, chapter or None)
+        talk, spoiler_limit = self._store.state.conversation_id, _limit(book, chapter or None)
         if talk:
-            self._history.limit(talk, until)
-        self._store.update(until=until, **self._reader.limited(until))
+            self._history.limit(talk, spoiler_limit)
+        self._store.update(spoiler_limit=spoiler_limit, **self._reader.limited(spoiler_limit))
 
     def choose_chapters(self, first: int | None = None, last: int | None = None) -> None:
         """Which chapters a summary is to be about; 0: from the beginning, to the end; None: as it is."""
@@ -112,23 +112,25 @@ class OpenBooks:
 
         self._store.update(chosen)
 
-    def _lay(self, conversation_id: str, until: int | None) -> None:
+    def _lay(self, conversation_id: str, spoiler_limit: int | None) -> None:
         """Puts a conversation about the open book on the desk, with its limit; "": an empty one."""
         book = self.current
-        until = _limit(book, until) if book else None
+        spoiler_limit = _limit(book, spoiler_limit) if book else None
         self._store.update(
             lambda now: replace(now, answer=None, notice=now.undo_offer),
             conversation_id=conversation_id,
-            until=until,
-            **self._reader.limited(until),
+            spoiler_limit=spoiler_limit,
+            **self._reader.limited(spoiler_limit),
         )
 
 
-def _limit(book: Document, until: int | None) -> int | None:
+def _limit(book: Document, spoiler_limit: int | None) -> int | None:
     """A limit as the book has it: read anew, it may have fewer chapters."""
-    return min(until, len(book.chapters)) or None if until else None
+    return min(spoiler_limit, len(book.chapters)) or None if spoiler_limit else None
 
 
 def _cleared(state: AppState) -> AppState:
     """Without what belongs to the book that lay open before."""
-    return replace(state, notice=state.undo_offer, answer=None, overflow=None, chapters=(0, 0), ticked=())
+    return replace(
+        state, notice=state.undo_offer, answer=None, overflow=None, chapters=(0, 0), selected_chapters=()
+    )

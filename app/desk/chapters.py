@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from app.desk.store import Store
 from app.store.library import Library
-from core.ask import Request
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.events import Finished
+from core.request import Request
 
 log = logging.getLogger(__name__)
 _HEADING = re.compile(r"^## .*$", re.MULTILINE)
@@ -33,11 +33,15 @@ class Chapters:
         """Ticks a chapter, or no longer."""
         book = self._library.find(self._store.state.book_id)
         if book and 1 <= number <= len(book.chapters):
-            self._store.update(lambda now: replace(now, ticked=tuple(sorted(set(now.ticked) ^ {number}))))
+            self._store.update(
+                lambda now: replace(
+                    now, selected_chapters=tuple(sorted(set(now.selected_chapters) ^ {number}))
+                )
+            )
 
     def untick(self) -> None:
         """Ticks none any more: all are read."""
-        self._store.update(ticked=())
+        self._store.update(selected_chapters=())
 
     def keep(self, ask: Request, done: Finished) -> None:
         """Keeps the summaries of chapters that an answer holds. They can be told again: what the disk does
@@ -45,7 +49,7 @@ class Chapters:
         """
         if ask.book is None or ask.question is not None or ask.summary_length != "chapters":
             return
-        found = told_by_chapter(ask.book.up_to(ask.until), done)
+        found = told_by_chapter(ask.book.up_to(ask.spoiler_limit), done)
         try:
             with self._lock:
                 kept = self._library.summaries(ask.book_id) | found

@@ -14,10 +14,10 @@ from app.desk.store import Store
 from app.desk.values import ComparisonRun
 from app.errors import guarded
 from app.store.history import History
-from app.store.turns import StoredTurn, answered_until, asked_again, exchanges, turn_instructions, within
-from core.ask import Request
+from app.store.turns import StoredTurn, answered_limit, asked_again, exchanges, turn_instructions, within
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
+from core.request import Request
 from core.stats import AnswerStats
 from core.text.words import translated as _
 
@@ -56,18 +56,18 @@ class Comparison:
         """Starts, where there is something to compare. Raises UserError, so where plain decoding would read
         behind the conversation's limit.
         """
-        turns, until = self._books.turns, self._store.state.until
+        turns, spoiler_limit = self._books.turns, self._store.state.spoiler_limit
         turn, _why = comparable(turns)
         if turn is None or self._store.refuse_while_busy():
             return
         if self._engine.state != "ready":
             raise UserError(_("The engine is not ready yet. Compare in a moment."))
-        if not within(answered_until(turns[-2], turn), until):
+        if not within(answered_limit(turns[-2], turn), spoiler_limit):
             words = _(
                 "This answer was given with more of the book than the limit, chapter {number}, lets be read "
                 "now. Regenerate it, then compare the new one."
             )
-            raise UserError(words.format(number=until))
+            raise UserError(words.format(number=spoiler_limit))
         talk = self._store.update(comparing=ComparisonRun()).conversation_id
         threading.Thread(target=self._run, args=(talk, turns), name="compare", daemon=True).start()
 
@@ -89,8 +89,8 @@ class Comparison:
             book=self._books.current,
             conversation_id=talk,
             params={**answer.extra.get("params", {}), "mode": "autoregressive"},
-            history=exchanges(turns[:-2], self._store.state.until),
-            until=answered_until(question, answer),
+            history=exchanges(turns[:-2], self._store.state.spoiler_limit),
+            spoiler_limit=answered_limit(question, answer),
             instructions=turn_instructions(question, answer),
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
             drawn=answer.extra.get("drawn") or {},

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from app.desk.books import OpenBooks
 from app.desk.requests import Requests
 from app.desk.store import Store
-from core.ask import Request
 from core.errors import UserError
+from core.request import Request
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
@@ -35,7 +35,13 @@ class ContextUsage:
         if not state.book_id:
             return None
         if engine.state == "ready" and not state.busy:
-            key = (state.book_id, state.conversation_id, state.until, state.chapters, state.ticked)
+            key = (
+                state.book_id,
+                state.conversation_id,
+                state.spoiler_limit,
+                state.chapters,
+                state.selected_chapters,
+            )
             key += (state.notebook.instructions, engine.model_name, version)
             if key != self._asked:
                 self._asked, ask = key, self._requests.make(None, self._books.turns)

@@ -42,7 +42,7 @@ class Exports:
         UserError where there is none that can be read.
         """
         whole = self._books.current
-        book = as_known(whole, self._store.state.until) if whole else None
+        book = as_known(whole, self._store.state.spoiler_limit) if whole else None
         told = sorted(self._chapters.summaries(book).items()) if book else []
         if not told:
             words = _("No summary of this book can be read. See that the data folder is there, then retry.")

@@ -16,8 +16,8 @@ from app.desk.store import Store
 from app.desk.values import ContextOverflow
 from app.store.history import new_id
 from app.store.turns import StoredTurn, asked_again
-from core.ask import Request
 from core.errors import UserError
+from core.request import Request
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Questions:
         """Has a chapter told, from its own text alone."""
         self._summarize_each((number,))
 
-    def summarize_ticked(self) -> None:
+    def summarize_selected(self) -> None:
         """Has each of the ticked chapters told, from its own text alone."""
-        self._summarize_each(self._store.state.ticked)
+        self._summarize_each(self._store.state.selected_chapters)
 
     def summarize_up_to(self, number: int) -> None:
         """Has each chapter told up to this one, from its own text alone."""
@@ -96,8 +96,8 @@ class Questions:
 
     def _summarize_each(self, numbers: Iterable[int]) -> None:
         """Chapters that the book has not, or not before its limit, are passed over."""
-        book, until = self._books.current, self._store.state.until
-        count = max(1, until or (len(book.chapters) if book else 0))
+        book, spoiler_limit = self._books.current, self._store.state.spoiler_limit
+        count = max(1, spoiler_limit or (len(book.chapters) if book else 0))
         told = sorted({one for one in numbers if 1 <= one <= count})
         if told and self._is_open() and not self._is_down():
             self._send(None, **span(told), summary_length="chapters")
@@ -143,7 +143,7 @@ class Questions:
 
     def _overflow(self, ask: Request, instead_of: StoredTurn | None) -> ContextOverflow | None:
         """The choice, where there is one to make. Of an engine that still loads nothing is known: it answers
-        nothing rather than leave anything out (Request.keep_all).
+        nothing rather than leave anything out (Request.forbid_truncation).
         """
         if not ask.history or self._engine.state != "ready":
             return None

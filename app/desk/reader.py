@@ -37,14 +37,14 @@ class Reader:
         """Those that may be shown."""
         return shown_bookmarks(self._known(), self._store.state.notebook)
 
-    def opened(self, whole: Document | None, until: int | None) -> dict[str, Any]:
+    def opened(self, whole: Document | None, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that show a book where it was left, at first at its first chapter."""
         if whole is None:
             return {"passage": ShownPassage(), "notebook": Notebook(), "book_search": BookSearch()}
         notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
         first = whole.chapters[0].start if whole.chapters else 0
         passage = ShownPassage(first if notebook.position is None else notebook.position)
-        passage = _inside(as_known(whole, until), passage)
+        passage = _inside(as_known(whole, spoiler_limit), passage)
         return {"passage": passage, "notebook": notebook, "book_search": BookSearch()}
 
     def show(self, offset: int, length: int = 0) -> None:
@@ -81,7 +81,7 @@ class Reader:
         """Shows all places that were found in the chapter that begins there."""
         self._store.update(lambda now: replace(now, book_search=replace(now.book_search, unfolded=chapter)))
 
-    def limited(self, until: int | None) -> dict[str, Any]:
+    def limited(self, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that keep inside of a new limit: what was found may lie behind it, and
         where the book stands open too.
         """
@@ -89,7 +89,7 @@ class Reader:
         whole = self._library.find(now.book_id)
         if whole is None:
             return {}
-        book, search = as_known(whole, until), now.book_search
+        book, search = as_known(whole, spoiler_limit), now.book_search
         found = self._found(book, search.wanted, search.exact)
         return {"passage": _inside(book, now.passage), "book_search": found}
 
@@ -138,7 +138,7 @@ class Reader:
 
     def _known(self) -> Document | None:
         state = self._store.state
-        return as_known(book, state.until) if (book := self._library.find(state.book_id)) else None
+        return as_known(book, state.spoiler_limit) if (book := self._library.find(state.book_id)) else None
 
     def _found(self, book: Document, words: str, exact: bool) -> BookSearch:
         with self._lock:
@@ -165,9 +165,9 @@ def _inside(book: Document, passage: ShownPassage) -> ShownPassage:
     return passage
 
 
-def as_known(book: Document, until: int | None) -> Document:
+def as_known(book: Document, spoiler_limit: int | None) -> Document:
     """The book as far as it may be read; one that was read anew may have fewer chapters than then."""
-    return book.up_to(min(until, len(book.chapters)) if until and book.chapters else None)
+    return book.up_to(min(spoiler_limit, len(book.chapters)) if spoiler_limit and book.chapters else None)
 
 
 def as_read(known: Document, question: StoredTurn | None) -> Document:
@@ -175,7 +175,7 @@ def as_read(known: Document, question: StoredTurn | None) -> Document:
     chosen for that: an answer stands on nothing else.
     """
     extra = question.extra if question else {}
-    chosen = tuple(extra.get("ticked") or ())
+    chosen = tuple(extra.get("selected_chapters") or ())
     if not chosen and (span := extra.get("chapters")):
         chosen = tuple(range(span[0], span[1] + 1))
     chosen = tuple(one for one in chosen if 1 <= one <= len(known.chapters))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.store.turns import retelling
-from core.ask import HistoryTurn, Request
 from core.events import Delta, Event, Failed, Finished, Loading, Prefill, Preparing
+from core.request import HistoryTurn, Request
 from core.stats import AnswerStats
 from core.text.words import translated as _
 

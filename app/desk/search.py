@@ -73,7 +73,11 @@ class ShelfSearch:
         for entry in entries:
             limit = self._limit(entry.id)
             said = [one for one in turns if one.book_id == entry.id]
-            shown = [one for one in said if limit is None or (one.until is not None and one.until <= limit)]
+            shown = [
+                one
+                for one in said
+                if limit is None or (one.spoiler_limit is not None and one.spoiler_limit <= limit)
+            ]
             written, behind = self._written(entry.id, limit, wanted)
             found[entry] = (*(_heard(one, wanted) for one in shown), *written)
             withheld += len(said) - len(shown) + behind
@@ -84,9 +88,9 @@ class ShelfSearch:
         """How far the book may be read: as it is open, else as it would open."""
         state = self._store.state
         if book_id == state.book_id:
-            return state.until
+            return state.spoiler_limit
         talks = self._history.conversations(book_id)
-        return talks[0].until if talks else None
+        return talks[0].spoiler_limit if talks else None
 
     def _written(self, book_id: str, limit: int | None, wanted: str) -> tuple[list[FoundText], int]:
         """Notes and kept summaries that hold the words, and how many lie behind the limit. The book's text is

@@ -25,15 +25,15 @@ class AppState:
     here stands which of them are open.
     """
 
-    # the open book, and how much of it may be read: see core.ask.Request
+    # the open book, and how much of it may be read: see core.request.Request
     book_id: str = ""
-    until: int | None = None
+    spoiler_limit: int | None = None
     passage: ShownPassage = ShownPassage()
     notebook: Notebook = Notebook()
     book_search: BookSearch = BookSearch()
     # what a summary is to be about: the first and the last chapter, 0: that of the book; or these alone
     chapters: tuple[int, int] = (0, 0)
-    ticked: tuple[int, ...] = ()
+    selected_chapters: tuple[int, ...] = ()
     # the open conversation, and the answer that is made or was made last in it
     conversation_id: str = ""
     answer: Snapshot | None = None

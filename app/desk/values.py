@@ -8,8 +8,8 @@ from typing import Any
 
 from app.store.relocation import Relocation
 from app.store.turns import StoredTurn, wording
-from core.ask import Request
 from core.documents.finding import Places
+from core.request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from typing import Any
 
 from app.engine.supervisor import Supervisor
 from core import paths
-from core.ask import Request
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.conversation.part_summaries import PartSummaryStore
 from core.documents.document import Document
 from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading
+from core.request import Request
 from core.text.words import translated as _
 from core.wire import pack_ask, unpack
 
@@ -42,7 +42,7 @@ class Runtime(Supervisor):
         self._sent_away: int | None = None
         self._persons = 0  # who ask or are answered
 
-    def card(self, book: Document, until: int | None = None) -> dict[str, Any]:
+    def card(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any]:
         """How the book fits, or what of it may be read until a chapter: title, author, chapters, words,
         tokens, share_of_context, fits, parts, the estimates of Session.card, from_passages, notes.
 
@@ -51,7 +51,9 @@ class Runtime(Supervisor):
         self.start()
         if not self.wait_ready(None):
             raise UserError(self.error or _("The engine is not running."))
-        return self._told(book, {"do": "card", "book_id": book.sha256, "until": until})["card"]
+        return self._told(book, {"do": "card", "book_id": book.sha256, "spoiler_limit": spoiler_limit})[
+            "card"
+        ]
 
     def room(self, ask: Request) -> dict[str, Any]:
         """How the context would be filled by an answer, see Session.room. Raises UserError when the engine is
@@ -69,7 +71,7 @@ class Runtime(Supervisor):
         somebody does meanwhile.
         """
         self.start()
-        if ask.guest:
+        if ask.low_priority:
             while (yield from self._answer_guest(ask)):
                 pass
             return
@@ -172,7 +174,7 @@ class Runtime(Supervisor):
                 self._hand_over(ask.book)
             number, inbox = self._post({"do": "ask", "ask": pack_ask(ask)})
             self._answering = number
-            if ask.guest:
+            if ask.low_priority:
                 self._guest = number
             self._become("busy")
             return number, inbox

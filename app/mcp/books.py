@@ -16,10 +16,10 @@ from app.mcp.jobs import BackgroundJob, Jobs, Refused
 from app.mcp.quoting import ABOUT, line, place_in_book, tagged
 from app.store.allowed_folders import allowed
 from app.store.library import BOOK_ID
-from core.ask import Request
 from core.documents.document import Document
 from core.documents.finding import Finder
 from core.documents.quotes import QuoteIndex
+from core.request import Request
 
 WAIT_S = 20.0  # a call's answer comes within that: many clients give up at 60 s
 MOST_QUESTION, MOST_WORDS, MOST_PLACES, MOST_EVIDENCE = 8000, 2000, 10, 20
@@ -89,7 +89,7 @@ class BookTools:
             raise Refused(f"A question has 1 to {MOST_QUESTION} characters.")
         if until_chapter is not None:
             _chapter(document, until_chapter)
-        ask = Request(question, document, f"mcp-{book[:16]}", until=until_chapter)
+        ask = Request(question, document, f"mcp-{book[:16]}", spoiler_limit=until_chapter)
         job = self._jobs.begin((book, question, until_chapter), lambda *how: self._answer(ask, *how))
         return self._told(job, self._wait_s)
 
@@ -154,13 +154,15 @@ class BookTools:
         if card["fits"] and not card["from_passages"]:
             params = {"max_new_tokens": 1, "temperature": 0.0}
             self._made(
-                Request("…", book, f"mcp-{book.sha256[:16]}", fit="whole", params=params), tell, unwanted
+                Request("…", book, f"mcp-{book.sha256[:16]}", reading_mode="full", params=params),
+                tell,
+                unwanted,
             )
         return _contents(book)
 
     def _answer(self, ask: Request, tell: Callable[..., None], unwanted: Callable[[], bool]) -> Values:
         text, ended = self._made(replace(ask, params=self._requests.params()), tell, unwanted)
-        book = ask.book.up_to(ask.until)
+        book = ask.book.up_to(ask.spoiler_limit)
         evidence = {}  # a passage once, though several sentences rest on it; a quotation's word goes first
         for one in ended.evidence:
             if words := one.get("words", "").rstrip("."):
@@ -183,7 +185,7 @@ class BookTools:
     ) -> tuple[str, FinalChunk]:
         """The answer, made in the row of other programs' and behind the person's own. Raises Refused."""
         try:
-            answering = self._answers.begin(ParsedRequest("", replace(ask, guest=True)))
+            answering = self._answers.begin(ParsedRequest("", replace(ask, low_priority=True)))
         except ApiError as error:
             raise Refused(str(error)) from None
         text: list[str] = []

@@ -14,10 +14,11 @@ from typing import Any
 
 from app.render.templating import render
 from app.store.turns import StoredTurn, displayed_text
-from core.ask import MOST_INSTRUCTIONS
-from core.config import FITS, LENGTHS
+from core.config import LENGTHS, READING_MODES
 from core.documents.document import Document
 from core.errors import UserError
+from core.request import MOST_INSTRUCTIONS
+from core.text.renamed import renamed
 from core.text.words import listed_texts
 from core.text.words import translated as _
 
@@ -138,11 +139,13 @@ def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
     return tuple(found)
 
 
-def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
+def _carried(role: str, given: dict[str, Any]) -> dict[str, Any]:
     """What of a turn's extra goes along. Raises ValueError or TypeError for another type than it has."""
+    extra = renamed(given)
     if role == "user":
         kept: dict[str, Any] = {"summary": extra.get("summary") is True}
-        kept["fit"] = extra["fit"] if extra.get("fit") in FITS else "auto"
+        mode = extra.get("reading_mode")
+        kept["reading_mode"] = mode if mode in READING_MODES else "auto"
         length = extra.get("summary_length")
         kept["summary_length"] = length if length in LENGTHS else "page"
         kept["summaries"] = "own" if extra.get("summaries") == "own" else "auto"
@@ -150,8 +153,8 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
             kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
         if extra.get("chapters"):
             kept["chapters"] = _chapters(extra["chapters"])
-        if extra.get("ticked"):
-            kept["ticked"] = _ticked(extra["ticked"])
+        if extra.get("selected_chapters"):
+            kept["selected_chapters"] = _selected(extra["selected_chapters"])
     else:
         kept = {
             name: [_line(one) for one in extra.get(name) or ()][:MOST_LINES] for name in ("sources", "notes")
@@ -159,8 +162,8 @@ def _carried(role: str, extra: dict[str, Any]) -> dict[str, Any]:
         kept["reason"] = _line(extra.get("reason") or "")
         if extra.get("error"):
             kept["error"] = _line(extra["error"])
-    if (until := extra.get("until")) is not None:
-        kept["until"] = max(1, int(until))
+    if (spoiler_limit := extra.get("spoiler_limit")) is not None:
+        kept["spoiler_limit"] = max(1, int(spoiler_limit))
     return kept
 
 
@@ -178,9 +181,9 @@ def _chapters(given: Any) -> list[int]:
     return [max(1, first), max(1, last)]
 
 
-def _ticked(given: Any) -> list[int]:
+def _selected(given: Any) -> list[int]:
     if not isinstance(given, list) or not all(isinstance(one, int) for one in given):
-        raise ValueError("ticked")
+        raise ValueError("selected_chapters")
     return sorted({max(1, one) for one in given[:MOST_LINES]})
 
 

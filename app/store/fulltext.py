@@ -13,6 +13,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from core.text.packing import from_text
+from core.text.renamed import renamed
 
 MOST_FOUND = 100
 # scripts that write no spaces: each letter is a word, and words are looked for in a row
@@ -51,7 +52,7 @@ WHERE said MATCH ? AND forgotten IS NULL ORDER BY rank LIMIT ?
 @dataclass(frozen=True, slots=True)
 class FoundTurn:
     """A turn that holds what was looked for. `version`: of an answer that another has taken the place of; 0:
-    it stands. `until`: the limit under which it was said.
+    it stands. `spoiler_limit`: the limit under which it was said.
     """
 
     conversation_id: str
@@ -61,7 +62,7 @@ class FoundTurn:
     role: str
     text: str
     version: int
-    until: int | None
+    spoiler_limit: int | None
 
 
 def prepare_index(db: sqlite3.Connection) -> bool:
@@ -93,7 +94,9 @@ def search(db: sqlite3.Connection, words: str) -> list[FoundTurn]:
     query = " ".join(f'"{word}"' for word in wanted) + "*"
     rows = db.execute(_FIND, (query, MOST_FOUND)).fetchall()
     return [
-        FoundTurn(talk, book, from_text(title), *said, until=json.loads(extra).get("until"))
+        FoundTurn(
+            talk, book, from_text(title), *said, spoiler_limit=renamed(json.loads(extra)).get("spoiler_limit")
+        )
         for talk, book, title, *said, extra in rows
     ]
 

@@ -16,21 +16,22 @@ from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.turns import StoredTurn, wording
-from core.ask import Request
+from core.request import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
+from core.text.renamed import renamed
 from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation about one book (`book_id` is empty without a book). `until`: see core.ask.Request."""
+    """One conversation about one book (`book_id` is empty without a book). `spoiler_limit`: see Request."""
 
     id: str
     book_id: str
     title: str
     updated: float
-    until: int | None = None
+    spoiler_limit: int | None = None
     pinned: bool = False
 
 
@@ -64,24 +65,26 @@ class History:
         """Rises with every change of a conversation."""
         return self._db.total_changes + self._failures
 
-    def create(self, book_id: str, until: int | None = None, name: str = "") -> Conversation:
+    def create(self, book_id: str, spoiler_limit: int | None = None, name: str = "") -> Conversation:
         """A new, empty conversation about the book, or what of it may be read. `name`: a `new_id`, where it
         has one already.
         """
         with self.together():
             now = self._now()
-            made = Conversation(name or new_id(), book_id, _("New conversation"), now, until)
+            made = Conversation(name or new_id(), book_id, _("New conversation"), now, spoiler_limit)
             self._db.execute(
                 "INSERT INTO conversations (id, book_id, title, created, updated, until) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (made.id, book_id, to_text(made.title), now, now, until),
+                (made.id, book_id, to_text(made.title), now, now, spoiler_limit),
             )
         return made
 
-    def limit(self, conversation_id: str, until: int | None) -> None:
+    def limit(self, conversation_id: str, spoiler_limit: int | None) -> None:
         """Sets how far the book may be read in a conversation from now on."""
         with self._lock:
-            self._db.execute("UPDATE conversations SET until = ? WHERE id = ?", (until, conversation_id))
+            self._db.execute(
+                "UPDATE conversations SET until = ? WHERE id = ?", (spoiler_limit, conversation_id)
+            )
 
     def conversations(self, book_id: str) -> list[Conversation]:
         """The book's conversations that hold at least one turn, newest first, after the pinned ones."""
@@ -124,7 +127,7 @@ class History:
         found = []
         for number, role, text, state, extra in rows:
             text, state, late = unwritten.get((conversation_id, number), (text, state, None))
-            whole = from_json(extra) if late is None else late
+            whole = renamed(from_json(extra)) if late is None else late
             found.append(StoredTurn(number, role, text, state, whole, tuple(versions.get(number, ()))))
         return found
 
@@ -169,10 +172,10 @@ class History:
         name it has). Returns its id.
         """
         with self.together():
-            (book_id, before, until) = self._db.execute(
+            (book_id, before, spoiler_limit) = self._db.execute(
                 "SELECT book_id, title, until FROM conversations WHERE id = ?", (conversation_id,)
             ).fetchone()
-            made = self.create(book_id, until)
+            made = self.create(book_id, spoiler_limit)
             self._db.execute(
                 "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
                 "SELECT ?, number, role, text, state, extra FROM turns "
@@ -213,9 +216,9 @@ class History:
         choices = {
             "summary": ask.question is None,
             "chapters": ask.chapters,
-            "ticked": ask.ticked,
-            "fit": ask.fit,
-            "until": ask.until,
+            "selected_chapters": ask.selected_chapters,
+            "reading_mode": ask.reading_mode,
+            "spoiler_limit": ask.spoiler_limit,
             "summary_length": ask.summary_length,
             "summaries": ask.summaries,
             "instructions": ask.instructions,

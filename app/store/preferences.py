@@ -17,17 +17,18 @@ import yaml
 
 from app.store.settings_docs import keys_set
 from core import paths
-from core.ask import PER_QUESTION
 from core.config import RULES, Settings, override
 from core.errors import UserError
 from core.paths import write_whole
+from core.request import PER_QUESTION
+from core.text.renamed import renamed
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 ELSEWHERE = ("model", "data_dir")  # the list of models chooses the one, and the other is where this file lies
 AT_ONCE = (
     *PER_QUESTION,
-    "fit",
+    "reading_mode",
     "summary_length",
     "summaries",
     "instructions",
@@ -152,7 +153,7 @@ class Preferences:
         except (OSError, ValueError):
             self._put_aside()
             return
-        refused = [key for key, value in stored.items() if not self._take(key, value)]
+        refused = [key for key, value in renamed(stored).items() if not self._take(key, value)]
         if refused:
             words = _("Left out of settings.json: {keys}. Their values are not allowed any more.")
             self.warning = words.format(keys=", ".join(map(str, refused)))

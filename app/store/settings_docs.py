@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 import core.config
+from core.text.renamed import NAMES, renamed
 from core.text.words import translated as _
 
 NEWER = "config.new.yaml"  # what an update laid beside a file of one's own
@@ -41,7 +42,7 @@ def entries(config: str) -> list[tuple[str, list[SettingDoc]]]:
             comment = []
         elif groups and (match := _KEY.fullmatch(line)):
             explained, comment = " ".join(comment) or explained, []
-            groups[-1][1].append(SettingDoc(match[2], match[3], explained))
+            groups[-1][1].append(SettingDoc(NAMES.get(match[2], match[2]), match[3], explained))
         elif line.startswith("#"):
             comment.append(line.removeprefix("#").strip())
         elif not line:
@@ -84,7 +85,7 @@ def program_entries() -> list[tuple[str, list[SettingDoc]]]:
 
 def _own_file() -> tuple[str, dict[str, Any]]:
     config = _text(core.config.DEFAULT_PATH)
-    return config, yaml.safe_load(config) or {}
+    return config, renamed(yaml.safe_load(config) or {})
 
 
 def _of_earlier_version(config: str) -> bool:

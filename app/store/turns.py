@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.ask import HistoryTurn, Request
+from core.request import HistoryTurn, Request
 from core.text.words import localized
 from core.text.words import translated as _
 
@@ -29,8 +29,8 @@ def wording(ask: Request) -> str:
     """What stands in a conversation as the question."""
     if ask.question is not None:
         return ask.question
-    if ask.ticked:
-        return _("Summarise chapters {numbers}").format(numbers=", ".join(map(str, ask.ticked)))
+    if ask.selected_chapters:
+        return _("Summarise chapters {numbers}").format(numbers=", ".join(map(str, ask.selected_chapters)))
     if ask.chapters is None:
         return _("Summarise this book")
     first, last = ask.chapters
@@ -55,16 +55,16 @@ def asked_again(question: StoredTurn) -> dict[str, Any]:
     return {
         "question": None if question.extra.get("summary") else question.text,
         "chapters": tuple(chapters) if chapters else None,
-        "ticked": tuple(question.extra.get("ticked", ())),
-        "fit": question.extra.get("fit", "auto"),
+        "selected_chapters": tuple(question.extra.get("selected_chapters", ())),
+        "reading_mode": question.extra.get("reading_mode", "auto"),
         "summary_length": question.extra.get("summary_length", "page"),
         "summaries": question.extra.get("summaries", "auto"),
     }
 
 
-def exchanges(turns: Sequence[StoredTurn], until: int | None = None) -> tuple[HistoryTurn, ...]:
+def exchanges(turns: Sequence[StoredTurn], spoiler_limit: int | None = None) -> tuple[HistoryTurn, ...]:
     """What was said, for the engine, see `going_on`; what was told in place of older turns comes first."""
-    _since, told = since(turns, until)
+    _since, told = since(turns, spoiler_limit)
     before = (HistoryTurn(retelling(), told),) if told else ()
     return before + tuple(
         HistoryTurn(
@@ -73,32 +73,34 @@ def exchanges(turns: Sequence[StoredTurn], until: int | None = None) -> tuple[Hi
             tuple(answer.extra.get("ids", ())),
             turn_instructions(question, answer),
         )
-        for question, answer in going_on(turns, until)
+        for question, answer in going_on(turns, spoiler_limit)
     )
 
 
-def going_on(turns: Sequence[StoredTurn], until: int | None = None) -> list[tuple[StoredTurn, StoredTurn]]:
+def going_on(
+    turns: Sequence[StoredTurn], spoiler_limit: int | None = None
+) -> list[tuple[StoredTurn, StoredTurn]]:
     """The questions and answers that go on: a question whose answer failed or never began would confuse the
     next, one answered from what lies behind the limit would tell it, and the oldest may have been left out.
     """
-    first, _told = since(turns, until)
+    first, _told = since(turns, spoiler_limit)
     return [
         (question, answer)
         for question, answer in zip(turns[::2], turns[1::2], strict=False)
         if question.number >= first
         and answer.state != "failed"
         and answer.text
-        and within(answered_until(question, answer), until)
+        and within(answered_limit(question, answer), spoiler_limit)
     ]
 
 
-def since(turns: Sequence[StoredTurn], until: int | None = None) -> tuple[int, str]:
+def since(turns: Sequence[StoredTurn], spoiler_limit: int | None = None) -> tuple[int, str]:
     """The number of the first turn that still goes to the engine, and what is told in place of those before;
     the newest question at which the person chose so says it. What was told from behind the limit is not told.
     """
     for turn in reversed(turns):
         if turn.extra.get("since"):
-            known = within(turn.extra.get("until"), until)
+            known = within(turn.extra.get("spoiler_limit"), spoiler_limit)
             return turn.extra["since"], turn.extra.get("told", "") if known else ""
     return 0, ""
 
@@ -108,10 +110,10 @@ def retelling() -> str:
     return _("What have we said so far?")
 
 
-def answered_until(question: StoredTurn | None, answer: StoredTurn) -> int | None:
+def answered_limit(question: StoredTurn | None, answer: StoredTurn) -> int | None:
     """The limit under which an answer was given. One made anew may have another than its question had."""
-    extra = answer.extra if question is None or "until" in answer.extra else question.extra
-    return extra.get("until")
+    extra = answer.extra if question is None or "spoiler_limit" in answer.extra else question.extra
+    return extra.get("spoiler_limit")
 
 
 def turn_instructions(question: StoredTurn | None, answer: StoredTurn) -> str:
@@ -120,6 +122,6 @@ def turn_instructions(question: StoredTurn | None, answer: StoredTurn) -> str:
     return extra.get("instructions", "")
 
 
-def within(answered: int | None, until: int | None) -> bool:
+def within(answered: int | None, spoiler_limit: int | None) -> bool:
     """Whether what was answered under one limit tells nothing from behind the other."""
-    return until is None or (answered is not None and answered <= until)
+    return spoiler_limit is None or (answered is not None and answered <= spoiler_limit)

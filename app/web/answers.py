@@ -12,7 +12,7 @@ from markupsafe import Markup
 from app.desk.answer_job import Snapshot
 from app.desk.reader import as_known, as_read
 from app.render.markdown import Citation
-from app.store.turns import StoredTurn, answered_until
+from app.store.turns import StoredTurn, answered_limit
 from app.web import regions
 from app.web.citations import Citations, CitedAnswer
 from app.web.region_cache import RegionMemo
@@ -47,9 +47,9 @@ class AnswerViews:
         """Whether it is ready."""
         return self._citations.ready(book)
 
-    def parts(self, now: Snapshot, book: Document | None, until: int | None) -> str:
+    def parts(self, now: Snapshot, book: Document | None, spoiler_limit: int | None) -> str:
         """What was told of the parts of the `book`."""
-        return regions.parts_html(self._parts(now.parts, book, until))
+        return regions.parts_html(self._parts(now.parts, book, spoiler_limit))
 
     def live(self, now: Snapshot, visible: int, book: Document | None, question: str) -> tuple[str, ...]:
         """The answer to `question` so far, in blocks; of a text that grows the first `visible` characters."""
@@ -81,10 +81,18 @@ class AnswerViews:
         """A finished turn of the conversation `talk`; what an answer stands on is looked for where it was
         looked for then.
         """
-        until = answered_until(question, turn)
+        spoiler_limit = answered_limit(question, turn)
         chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
         chosen += ((turn.extra.get("compared") or {}).get("text"),)
-        said = (turn.number, turn.state, len(turn.text), turn.text[-40:], until, turn.versions, chosen)
+        said = (
+            turn.number,
+            turn.state,
+            len(turn.text),
+            turn.text[-40:],
+            spoiler_limit,
+            turn.versions,
+            chosen,
+        )
         key = (talk, edition(book), *said, last)
         if key not in self._turn_html:
             if len(self._turn_html) > MOST_KEPT:
@@ -93,25 +101,25 @@ class AnswerViews:
             if book and turn.role == "assistant" and turn.text:
                 looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
                 stands = [SourceSpan(**one) for one in turn.extra.get("stands", ())]
-                known, asked = as_read(as_known(book, until), question), question_of(question)
+                known, asked = as_read(as_known(book, spoiler_limit), question), question_of(question)
                 cited = self._citations(turn.text, known, asked, looked, stands)
-            parts = self._parts(turn.extra.get("parts", ()), book, until)
+            parts = self._parts(turn.extra.get("parts", ()), book, spoiler_limit)
             self._turn_html[key] = regions.turn_html(
                 turn, cited, talk=talk, parts=parts, question=question, last=last
             )
         return self._turn_html[key]
 
     def _parts(
-        self, parts: Sequence[Sequence[str]], book: Document | None, until: int | None
+        self, parts: Sequence[Sequence[str]], book: Document | None, spoiler_limit: int | None
     ) -> list[tuple[str, Markup]]:
         """What was told of each part of the book, with the marks of its sentences."""
         found = []
         for label, told in parts:
-            key = (edition(book), until, told)
+            key = (edition(book), spoiler_limit, told)
             if key not in self._part_html:
                 if len(self._part_html) > MOST_KEPT:
                     self._part_html.clear()
-                cited = self._citations(told, as_known(book, until)) if book else CitedAnswer()
+                cited = self._citations(told, as_known(book, spoiler_limit)) if book else CitedAnswer()
                 self._part_html[key] = regions.answer_html(((told, ""),), cited.citations)
             found.append((label, self._part_html[key]))
         return found

@@ -18,7 +18,7 @@ def tree_html(
     passage: ShownPassage,
     *,
     words: Sequence[int],
-    ticked: Collection[int],
+    selected_chapters: Collection[int],
     told: Collection[int],
 ) -> str:
     """All sections with their lengths; empty without a book. `card`: what the engine says of it; `words`: of
@@ -43,8 +43,8 @@ def tree_html(
         }
         for one, number, count in zip(book.sections, numbers, words, strict=True)
     ]
-    shown = [number for number in ticked if number in numbers]
-    return render("tree.html", rows=rows, count=max(numbers, default=0), ticked=shown, told=bool(told))
+    shown = [number for number in selected_chapters if number in numbers]
+    return render("tree.html", rows=rows, count=max(numbers, default=0), selected=shown, told=bool(told))
 
 
 def section_words(book: Document) -> list[int]:

@@ -25,7 +25,7 @@ def meter_html(room: dict[str, Any] | None) -> str:
         kept=kept,
         free=max(free, 0),
         total=total,
-        passages=room["reading"] == "passages",
+        passages=room["reading"] == "retrieval",
         tone="bad" if free <= 0 else "warn" if free < room["answer"] else "good",
     )
 

@@ -81,7 +81,7 @@ def _stage(
 ) -> str:
     own_cover = known is not None and known.sha256 in covered
     return regions.stage_html(
-        known, card, covered=own_cover, opening=opening, talking=talking, fit=settings.fit
+        known, card, covered=own_cover, opening=opening, talking=talking, reading_mode=settings.reading_mode
     )
 
 
@@ -90,8 +90,8 @@ def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, 
     return instructions_html(settings.instructions, notebook.instructions, fixed=fixed)
 
 
-def _ways(book: Document | None, settings: Settings, until: int | None, busy: bool) -> str:
-    return regions.ways_html(book, fit=settings.fit, until=until, busy=busy)
+def _ways(book: Document | None, settings: Settings, spoiler_limit: int | None, busy: bool) -> str:
+    return regions.ways_html(book, reading_mode=settings.reading_mode, spoiler_limit=spoiler_limit, busy=busy)
 
 
 def _choices(
@@ -107,10 +107,10 @@ def _tree(
     card: dict[str, Any] | None,
     passage: ShownPassage,
     words: Sequence[int],
-    ticked: tuple[int, ...],
+    selected_chapters: tuple[int, ...],
     summaries: Mapping[int, str],
 ) -> str:
-    return tree_html(known, card, passage, words=words, ticked=ticked, told=summaries)
+    return tree_html(known, card, passage, words=words, selected_chapters=selected_chapters, told=summaries)
 
 
 def _panel(
@@ -177,8 +177,10 @@ def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
             for before, turn in pairs
         )
 
-    def parts(answer: Snapshot | None, running: bool, book: Document | None, until: int | None) -> Any:
-        return views.parts(answer, book, until) if running else ()
+    def parts(
+        answer: Snapshot | None, running: bool, book: Document | None, spoiler_limit: int | None
+    ) -> Any:
+        return views.parts(answer, book, spoiler_limit) if running else ()
 
     def live(
         answer: Snapshot | None, running: bool, visible: int, read: Document | None, asked: str, ready: bool

@@ -48,10 +48,10 @@ def stage_html(
     covered: bool,
     opening: ImportedFile | None,
     talking: bool,
-    fit: str = "auto",
+    reading_mode: str = "auto",
 ) -> str:
     """Nothing (the drop zone shows), a file being read, or the book's card. `covered`: it has a cover of its
-    own. `fit`: how the person wants it read.
+    own. `reading_mode`: how the person wants it read.
     """
     if opening is not None and not opening.waiting:
         return render("stage.html", kind="opening", opening=opening)
@@ -66,50 +66,57 @@ def stage_html(
         known=bool(known),
         facts=_card_facts(book, known),
         fit=_fit(known),
-        ways=_ways(known, fit),
+        ways=_ways(known, reading_mode),
         parts=known.get("parts", ()),
         notes=[*known.get("notes", ()), *book.warnings, *_outdated(book)],
         shown_notes=SHOWN_NOTES,
     )
 
 
-def _ways(card: dict, fit: str) -> list[dict[str, object]]:
+def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
     """The two ways to an answer, with their times; none where reading takes no longer than passages."""
     passages_s, read_s = card.get("passages_s_estimate"), card.get("prefill_s_estimate")
     if passages_s is None or not (card["from_passages"] or read_s > WORTH_A_CHOICE * passages_s):
         return []
     parts = len(card["parts"])
-    whole = "whole" if card["fits"] else "sections"
-    chosen = fit if fit != "auto" else "passages" if card["from_passages"] else whole
+    full = "full" if card["fits"] else "chunked"
+    chosen = reading_mode if reading_mode != "auto" else "retrieval" if card["from_passages"] else full
     read, time = _("Read it all"), _("about {time}, can be paused")
     if parts > 1:
         read, time = _("Read it in parts"), _("about {time} a part, can be paused")
     return [
         {
-            "fit": "passages",
+            "mode": "retrieval",
             "words": _("Answer from passages now"),
             "time": nonbreaking(_("about {time}").format(time=duration(passages_s))),
-            "chosen": chosen == "passages",
+            "chosen": chosen == "retrieval",
         },
         {
-            "fit": whole,
+            "mode": full,
             "words": read,
             "time": nonbreaking(time.format(time=duration(read_s / parts))),
-            "chosen": chosen == whole,
+            "chosen": chosen == full,
         },
     ]
 
 
-def ways_html(book: Document | None, *, fit: str, until: int | None, busy: bool) -> str:
+def ways_html(book: Document | None, *, reading_mode: str, spoiler_limit: int | None, busy: bool) -> str:
     """How questions have the book read, and how far it may be read."""
     fits = [
         ("auto", _("Automatic")),
-        ("passages", _("From passages")),
-        ("whole", _("Whole, or refuse")),
-        ("sections", _("In parts")),
+        ("retrieval", _("From passages")),
+        ("full", _("Whole, or refuse")),
+        ("chunked", _("In parts")),
     ]
     titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
-    return render("ways.html", fits=fits, fit=fit, chapters=titles, until=until, busy=busy)
+    return render(
+        "ways.html",
+        fits=fits,
+        reading_mode=reading_mode,
+        chapters=titles,
+        spoiler_limit=spoiler_limit,
+        busy=busy,
+    )
 
 
 def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *, fixed: bool) -> str:
@@ -120,10 +127,12 @@ def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *,
     return render("choices.html", titles=titles, chosen=chosen, lengths=lengths, length=length, fixed=fixed)
 
 
-def suggestions_html(until: int | None) -> str:
+def suggestions_html(spoiler_limit: int | None) -> str:
     """Questions to begin with; of a book that may not be read to its end, none about the end."""
     told = (
-        [_("What is it about?"), _("How does it end?")] if until is None else [_("What has happened so far?")]
+        [_("What is it about?"), _("How does it end?")]
+        if spoiler_limit is None
+        else [_("What has happened so far?")]
     )
     return render("suggestions.html", questions=[_("Who are the main characters?"), *told])
 

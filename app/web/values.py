@@ -46,7 +46,9 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
         "shelf_version": lambda: parts.library.shelf_version,
         "summaries_version": lambda: parts.library.summaries_version,
         "book": lambda: parts.books.current,
-        "card": lambda: parts.cards.of(book, parts.state.until) if (book := parts.books.current) else None,
+        "card": lambda: (
+            parts.cards.of(book, parts.state.spoiler_limit) if (book := parts.books.current) else None
+        ),
         "room": lambda: parts.context_usage.room((parts.history.version, preferences.settings)),
         "visible": lambda: parts.answers.job.visible if parts.answers.job else 0,
         "samples": lambda: parts.imports.samples,
@@ -57,9 +59,21 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
 def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
     """What is made of other values; the parameters name them."""
     history, library = parts.history, parts.library
+
+    def results(
+        shelf_search: str,
+        shelf_version: int,
+        summaries_version: int,
+        book_id: str,
+        spoiler_limit: int | None,
+        bookmarks: object,
+        said: int,
+    ) -> Any:
+        return parts.search.results(shelf_search)
+
     return {
         # of the open book
-        "known": lambda book, until: as_known(book, until) if book else None,
+        "known": lambda book, spoiler_limit: as_known(book, spoiler_limit) if book else None,
         "words": lambda known: section_words(known) if known else [],
         "summaries": lambda known, summaries_version: parts.chapters.summaries(known) if known else {},
         "bookmarks": lambda known, notebook: shown_bookmarks(known, notebook),
@@ -89,9 +103,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "covered": lambda shelf_version: library.covered(),
         "kept_books": lambda shelf_version, stored: kept_of_books(library, stored[1]),
         "conversations": lambda book_id, history_version: history.conversations(book_id) if book_id else [],
-        "results": lambda shelf_search, shelf_version, summaries_version, book_id, until, bookmarks, said: (
-            parts.search.results(shelf_search)
-        ),
+        "results": results,
         "said": lambda shelf_search, history_version: history_version if shelf_search else 0,
         # of the app
         "device": lambda plan: DEVICES.get((plan or {}).get("device", ""), ""),

@@ -13,7 +13,6 @@ import torch
 from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
 from benchmarks.lib.results import Table
 from benchmarks.speed.forward_times import OutOfTime
-from core.ask import Params
 from core.assembly.cache_factory import CacheFactory
 from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
@@ -26,6 +25,7 @@ from core.decoding.sampling import Sampling
 from core.engine import Done
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
+from core.request import Params
 
 TEMPERATURES = (0.6, 0.0)  # the first steers when the retrieval cache selects anew
 TOP_P = 0.9

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from benchmarks.lib.results import Table
-from core.ask import Params
 from core.assembly.cache_factory import CacheFactory
 from core.assembly.composition import Composer
 from core.assembly.engines import engine_over
@@ -24,6 +23,7 @@ from core.engine import Done, Engine
 from core.model.llama import LlamaModel
 from core.planning import costs
 from core.planning.plan import Plan
+from core.request import Params
 
 # published: TriForce on 122K tokens at temperature 0, and of a draft of 68M parameters
 RETRIEVAL, DRAFT = 0.9234, costs.ACCEPTANCE_TINY_DRAFT

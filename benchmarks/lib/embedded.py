@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.speed.forward_times import OutOfTime
-from core.ask import Params
 from core.config import Settings, load_settings
 from core.decoding.context import Context
 from core.documents import read_document
@@ -21,6 +20,7 @@ from core.model.shapes import ModelShape
 from core.model.store import catalogue
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
+from core.request import Params
 from core.text.tokenizer import Tokenizer
 
 BOOK = Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-light-on-the-holm.epub"

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from core.ask import Params
 from core.assembly.composition import Composer
 from core.cache.base import KVCache
 from core.decoding.context import Context
@@ -22,6 +21,7 @@ from core.decoding.drafters import Drafter, DraftingModel, VerifiedDrafter
 from core.hardware.measured import Measurements
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
+from core.request import Params
 
 LEVELS = ("draft", "middle", "full")
 

@@ -26,7 +26,6 @@ bound_spinning()
 from benchmarks.lib.ngrams import LOOPS_BELOW, distinct
 from benchmarks.lib.noise_guard import calmest
 from benchmarks.lib.results import Table, save_result
-from core.ask import Params
 from core.assembly.composition import Composer
 from core.assembly.engines import build_engine
 from core.config import load_settings
@@ -46,6 +45,7 @@ from core.model.store import catalogue
 from core.model.store.embedded import ensure_embedded
 from core.paths import data_dir
 from core.planning.planner import make_plan
+from core.request import Params
 from core.text.prompt import build_prompt
 from core.text.tokenizer import Tokenizer
 

@@ -29,13 +29,13 @@ from core.backend.cpu.threads import bound_spinning
 bound_spinning()
 
 from benchmarks.lib.results import Table, save_result
-from core.ask import Params
 from core.config import load_settings
 from core.conversation.answering import generate_answer
 from core.conversation.reading import ReadingStyle
 from core.documents import Document, read_document
 from core.hardware.probe import probe
 from core.planning.offers import choose_model
+from core.request import Params
 from core.text.circling import distinct_share
 from core.text.grounding import grounding
 from core.text.prompt import build_prompt

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.results import Table, save_result
-from core.ask import Request
 from core.backend.cpu.threads import bound_spinning
 from core.config import load_settings
 from core.documents.document import Document, Section
 from core.evidence.choosing import best_sentences
 from core.evidence.passages import sentence_spans
+from core.request import Request
 from core.text.circling import distinct_share
 
 PAGE_WORDS = 420  # as long as the references are on the average

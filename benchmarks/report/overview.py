@@ -10,12 +10,12 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from core.ask import Request
 from core.build import open_session
 from core.config import load_settings
 from core.documents import Document, read_document
 from core.events import Finished
 from core.model.store.catalogue import EMBEDDED
+from core.request import Request
 
 ASKED = ("Who are the main characters?", "What is it about?", "How does it end?")
 _WIDTH = 120

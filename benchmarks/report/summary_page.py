@@ -14,7 +14,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from core.ask import Request
 from core.build import open_session
 from core.config import LENGTHS, SUMMARIES, load_settings
 from core.conversation.reading import book_chapters
@@ -22,6 +21,7 @@ from core.documents import Document, read_document
 from core.events import Delta, Event, Finished, ReadingStep
 from core.evidence.passages import sentence_spans
 from core.model.store.catalogue import EMBEDDED
+from core.request import Request
 
 _WIDTH = 120
 _END = 30  # characters that a sentence is known by
@@ -110,7 +110,7 @@ def main() -> None:
     told, written = {}, []
     for length in LENGTHS:
         anew = length == "page"
-        ask = Request(None, book, length, summary_length=length, summaries=given.summaries, fresh=anew)
+        ask = Request(None, book, length, summary_length=length, summaries=given.summaries, ignore_cache=anew)
         parts, told[length] = heard(session.ask(ask))
         written = parts if anew else written
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -23,12 +23,12 @@ import psutil
 REPO = Path(__file__).resolve().parents[2]
 from app.engine.client import Runtime
 from benchmarks.lib.results import Table, save_result
-from core.ask import HistoryTurn, Request
 from core.config import load_settings
 from core.decoding.drafters import NgramDrafter
 from core.decoding.ngrams import NgramIndex
 from core.documents import read_document
 from core.events import Failed
+from core.request import HistoryTurn, Request
 
 SAMPLE = REPO / "assets" / "samples" / "the-thursday-clock.epub"
 NEW_TOKENS = 40

@@ -37,7 +37,6 @@ from benchmarks.lib.results import Table, save_result
 from benchmarks.lib.resumable import Cases
 from benchmarks.speed.forward_times import OutOfTime
 from benchmarks.speed.transfer import memory_read_gb_per_s
-from core.ask import Params
 from core.assembly.engines import build_engine
 from core.decoding.context import Context
 from core.decoding.decoder import Round
@@ -45,6 +44,7 @@ from core.engine import Done, Engine
 from core.model.store import catalogue
 from core.model.store.embedded import ensure_embedded
 from core.paths import subdir
+from core.request import Params
 from core.text.words import GB
 
 PLAIN = "autoregressive"

@@ -181,7 +181,7 @@ def work() -> None:
             )
         elif message["do"] == "room":
             room = {"text": 20000, "turns": [], "question": 20, "answer": 512, "context": 32768}
-            say_line(id=number, room={**room, "reading": "whole"})
+            say_line(id=number, room={**room, "reading": "full"})
         elif message["do"] == "save":
             say_line(id=number, saved=True)
         elif message["do"] == "stop":

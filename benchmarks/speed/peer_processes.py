@@ -252,9 +252,9 @@ def _offloaded(setup: PeerSetup) -> dict[str, Run]:
 
 
 def _ours(setup: PeerSetup) -> dict[str, Run]:
-    from core.ask import Params
     from core.assembly.engines import build_engine
     from core.decoding.decoder import Round
+    from core.request import Params
 
     engine = build_engine(setup.plan, setup.settings, setup.folder, snapshots=setup.kept)
     context = engine.new_context(engine.context_tokens)
@@ -302,8 +302,8 @@ def by_part(setup: PeerSetup, ids: list[int], count: int, book_id: str) -> dict[
 
 def token_parts(engine: Any, parts: Parts, context: Any, ids: list[int], count: int) -> dict[str, float]:
     """See `by_part`; the medians over the tokens but the first, whose round follows the prefill."""
-    from core.ask import Params
     from core.decoding.decoder import Round
+    from core.request import Params
 
     found: list[dict[str, float]] = []
     for event in engine.generate(

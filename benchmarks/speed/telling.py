@@ -26,15 +26,15 @@ from benchmarks.lib.results import Table, save_result
 from benchmarks.quality.reading.run import Program
 from benchmarks.quality.reading.scores import taken
 from benchmarks.speed.peer_processes import CLOCKS
-from core.ask import Request
 from core.assembly.composition import Composer
 from core.conversation.session import Session
 from core.documents import Document, read_document
 from core.errors import UserError
 from core.events import Acceptance, Delta, Finished, SummaryDraft
 from core.model.store.catalogue import EMBEDDED
+from core.request import Request
 
-_FITS = ("auto", "whole")
+_READING_MODES = ("auto", "full")
 _NOTES = {
     "wall": "Times are by the clock.",
     "cpu": "Times are those of the processor, one thread: other programs ran beside.",
@@ -56,11 +56,24 @@ _COLUMNS = (
 
 
 def telling_run(
-    session: Session, book: Document, fit: str, mode: str, temperature: float, clock: Callable[[], float]
+    session: Session,
+    book: Document,
+    reading_mode: str,
+    mode: str,
+    temperature: float,
+    clock: Callable[[], float],
 ) -> dict[str, Any] | None:
     """One telling, with its times and figures; None where the book does not fit."""
     params = {"temperature": temperature, "seed": 1, "mode": mode}
-    ask = Request(None, book, f"{fit}/{mode}", fit=fit, params=params, fresh=True, again=temperature > 0)
+    ask = Request(
+        None,
+        book,
+        f"{reading_mode}/{mode}",
+        reading_mode=reading_mode,
+        params=params,
+        ignore_cache=True,
+        again=temperature > 0,
+    )
     start, first_s, told_s, done = clock(), None, None, None
     try:
         for event in session.ask(ask):
@@ -78,7 +91,7 @@ def telling_run(
     own = sum(taken(sentence, book.text) for sentence in sentences)
     return {
         "book": book.title,
-        "fit": fit,
+        "reading_mode": reading_mode,
         "mode": mode,
         "temperature": temperature,
         "context": max(part["tokens"] for part in done.plan["reading"]["parts"]),
@@ -121,7 +134,7 @@ def main() -> None:
     parser.add_argument("books", nargs="+", type=Path)
     parser.add_argument("--model", default=EMBEDDED)
     parser.add_argument("--modes", nargs="+", default=["triforce", "autoregressive"])
-    parser.add_argument("--fits", nargs="+", default=_FITS, choices=_FITS)
+    parser.add_argument("--reading-modes", nargs="+", default=_READING_MODES, choices=_READING_MODES)
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0])
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
@@ -131,8 +144,8 @@ def main() -> None:
     rows, lines = [], []
     for path in given.books:
         book = read_document(path)
-        for fit, warm in itertools.product(given.fits, given.temperatures):
-            made = [telling_run(session, book, fit, mode, warm, clock) for mode in given.modes]
+        for reading_mode, warm in itertools.product(given.reading_modes, given.temperatures):
+            made = [telling_run(session, book, reading_mode, mode, warm, clock) for mode in given.modes]
             made = [one for one in made if one]
             rows += made
             for one in made:

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from core.ask import Params
 from core.assembly.cache_factory import slack
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
@@ -33,6 +32,7 @@ from core.model.cuda_graphs import GraphedForward
 from core.model.graph_warmup import warmed_up, warmup_note
 from core.model.llama import LlamaModel
 from core.planning.plan import Plan
+from core.request import Params
 
 log = logging.getLogger(__name__)
 

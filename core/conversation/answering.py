@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
-from core.ask import Params
 from core.conversation.attention_tracker import AttentionTracker
 from core.decoding.context import Context
 from core.engine import Done, Engine
@@ -19,6 +18,7 @@ from core.events import (
     RoundStats,
     Stats,
 )
+from core.request import Params
 from core.text.circling import before_circling, circles
 from core.text.detokenizer import Detokenizer
 from core.text.stopping import StopStrings

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.ask import Params, Request
 from core.conversation.answer_language import in_its_language
 from core.conversation.books import LruCache
 from core.conversation.reading import ReadingPart, ReadingStyle
+from core.request import Params, Request
 from core.text.prompt import PromptTurn
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _

@@ -71,23 +71,23 @@ class BookCache:
         self,
         book: Document,
         *,
-        fit: str,
+        reading_mode: str,
         chapters: tuple[int, int] | None,
         reserve: int,
-        ticked: tuple[int, ...] = (),
+        selected_chapters: tuple[int, ...] = (),
         apart: bool = False,
     ) -> ReadingPlan:
         """How the book is read. Raises UserError as `plan_reading`."""
         return self._plans.get(
-            (book.sha256, len(book.text), fit, chapters, ticked, reserve, apart),
+            (book.sha256, len(book.text), reading_mode, chapters, selected_chapters, reserve, apart),
             lambda: plan_reading(
                 book,
                 self._tokenizer,
                 context_tokens=self._context_tokens,
                 style=self._style,
-                fit=fit,
+                reading_mode=reading_mode,
                 chapters=chapters,
-                ticked=ticked,
+                selected_chapters=selected_chapters,
                 reserve=reserve,
                 apart=apart,
             ),

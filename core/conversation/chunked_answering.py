@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from core.ask import Request
 from core.conversation.asking import AnswerRun, asked, asked_of_text, notes_key, part_key, with_instructions
 from core.conversation.followups import looked_up
 from core.conversation.part_summaries import PartSummary, labelled_text
@@ -12,6 +11,7 @@ from core.conversation.reading import ReadingPart, ReadingPlan
 from core.conversation.services import Responder, Services
 from core.documents.document import Document
 from core.events import Event, ReadingStep
+from core.request import Request
 from core.text.words import translated as _
 
 # a follow-up stays with its part unless another one matches clearly better

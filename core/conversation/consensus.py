@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from core.ask import Params
 from core.conversation.reading import ReadingStyle
+from core.request import Params
 
 _WORD = re.compile(r"\w+")
 Bag = Counter[str]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from core.ask import HistoryTurn, Request
 from core.evidence.support import UNSAID
+from core.request import HistoryTurn, Request
 from core.text.ranking import NAME, terms
 
 _FEW_WORDS = 2  # content words: a question with so few leans on the one before

@@ -54,7 +54,7 @@ class Overview(Responder):
             yield from self._people(run, notes)
             return
         length = "page" if kind == "end" else "paragraph"  # in one, last pages have no room
-        told = replace(run, ask=replace(run.ask, question=None, fit="auto", summary_length=length))
+        told = replace(run, ask=replace(run.ask, question=None, reading_mode="auto", summary_length=length))
         if kind == "about":
             plan = self._plan_for(told)
         else:
@@ -70,10 +70,10 @@ class Overview(Responder):
                 break
         where = place_name(run.ask.book, last)
         words = _("This is how the book ends: told from {place}.")
-        if len(run.ask.book.text) < len(whole.text) or run.ask.chapters or run.ask.ticked:
+        if len(run.ask.book.text) < len(whole.text) or run.ask.chapters or run.ask.selected_chapters:
             words = _("The end of what may be read, not of the book: told from {place}.")
         return ReadingPlan(
-            "sections", tuple(last), sum(one.tokens for one in last), (), (words.format(place=where),)
+            "chunked", tuple(last), sum(one.tokens for one in last), (), (words.format(place=where),)
         )
 
     def _people(self, run: AnswerRun, notes: Sequence[str]) -> Iterator[Event]:
@@ -81,7 +81,7 @@ class Overview(Responder):
         book, plan = run.ask.book, self._sections(run)
         yield ReadingStep(1, 1, place_name(book, plan.parts))
         found = occurring(book, plan.parts)
-        plan = ReadingPlan("passages", plan.parts, 0, plan.left_out, tuple(notes))
+        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out, tuple(notes))
         if not found:
             words = _("No people were found by name in it.")
             if foreign(book.text):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
-from core.ask import Params
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed, part_key
 from core.conversation.books import passage
@@ -22,6 +21,7 @@ from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines, composed, quoted
 from core.events import Delta, Event, Finished, ReadingStep, Stats
+from core.request import Params
 from core.stats import combined_stats
 from core.text.words import translated as _
 
@@ -59,7 +59,7 @@ class PartByPart(Responder):
     ) -> Generator[Event, None, list[Answer]]:
         """Tells one part, again where that says too little, or takes what was told of it before."""
         ask, text = run.ask, passage(run.ask.book, slot.part)
-        known = None if ask.fresh or ask.again else self._summarizer.known(ask.book_id, text)
+        known = None if ask.ignore_cache or ask.again else self._summarizer.known(ask.book_id, text)
         if known is not None:
             summary.remember(slot, known)
             return []

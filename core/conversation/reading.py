@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
-from core.config import FITS
+from core.config import READING_MODES
 from core.conversation.chapter_names import ChapterName, chapter_names, range_name
 from core.conversation.chunking import ChunkingUnit, TokenCounter, units
 from core.documents.document import Document, Section
@@ -110,7 +110,7 @@ class ReadingPart:
 class ReadingPlan:
     """What is read, in which pieces, and what is not."""
 
-    mode: str  # "whole" | "sections" | "passages"
+    mode: str  # "full" | "chunked" | "retrieval"
     parts: tuple[ReadingPart, ...]  # passages: where they may be looked for
     tokens: int  # of everything that is read; 0 for passages, which are found by the question
     left_out: tuple[str, ...] = ()  # in the reader's words, of passages the `unchosen` alone
@@ -153,22 +153,22 @@ def plan_reading(
     *,
     context_tokens: int,
     style: ReadingStyle,
-    fit: str = "auto",
+    reading_mode: str = "auto",
     chapters: tuple[int, int] | None = None,
-    ticked: tuple[int, ...] = (),
+    selected_chapters: tuple[int, ...] = (),
     reserve: int = 768,
     apart: bool = False,
 ) -> ReadingPlan:
-    """How to read `document` (or its chapters first..last, or those `ticked`, 1-based) with `reserve` tokens
-    kept free for question and answer. `apart`: no part has more than one chapter.
+    """How to read `document` (or its chapters first..last, or those `selected_chapters`, 1-based) with
+    `reserve` tokens kept free for question and answer. `apart`: no part has more than one chapter.
 
-    Raises UserError when there is nothing to read, the chapters do not exist, or `fit` is "whole" and it does
-    not fit.
+    Raises UserError when there is nothing to read, the chapters do not exist, or `reading_mode` is "full" and
+    it does not fit.
     """
-    assert fit in FITS, fit
+    assert reading_mode in READING_MODES, reading_mode
     book = book_chapters(document)
     names = chapter_names(document, book)
-    chosen = _ticked(book, ticked) if ticked else _chosen(book, chapters)
+    chosen = _selected(book, selected_chapters) if selected_chapters else _chosen(book, chapters)
     sections = [book[number] for number in chosen]
     if not any(document.text[s.start : s.end].strip() for s in sections):
         said = _("There is no text to read in {title}. Choose other chapters or another file.")
@@ -176,32 +176,35 @@ def plan_reading(
     unchosen = _unchosen(names, chosen)
     left_out = _left_out(document, book, unchosen)
     spans = _spans(sections)
-    if fit == "passages":
-        inside = [[n for n in chosen if not ticked or start <= book[n].start < end] for start, end in spans]
+    if reading_mode == "retrieval":
+        inside = [
+            [n for n in chosen if not selected_chapters or start <= book[n].start < end]
+            for start, end in spans
+        ]
         places = tuple(
             ReadingPart(range_name(names, of), *span, 0) for of, span in zip(inside, spans, strict=True)
         )
-        return ReadingPlan("passages", places, 0, unchosen, unchosen=unchosen)
+        return ReadingPlan("retrieval", places, 0, unchosen, unchosen=unchosen)
     room = context_tokens - reserve
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
-    longest_whole = room if fit == "whole" else min(room, style.whole_tokens or room)
-    if fit == "whole" and (tokens > room or len(spans) > 1):
+    longest_whole = room if reading_mode == "full" else min(room, style.whole_tokens or room)
+    if reading_mode == "full" and (tokens > room or len(spans) > 1):
         raise UserError(_does_not_fit(tokens, room, reserve, context_tokens, len(spans)))
-    if fit != "sections" and tokens <= longest_whole and len(spans) == 1:
-        whole = chapters is None and not ticked
+    if reading_mode != "chunked" and tokens <= longest_whole and len(spans) == 1:
+        whole = chapters is None and not selected_chapters
         label = _("the whole book") if whole else range_name(names, chosen)
         part = ReadingPart(label, *spans[0], tokens)
-        return ReadingPlan("whole", (part,), tokens, left_out, unchosen=unchosen)
+        return ReadingPlan("full", (part,), tokens, left_out, unchosen=unchosen)
     limit = min(style.part_tokens, room)
     parts = _parts(document, counter, book, names, chosen, limit=limit, apart=apart)
     notes: tuple[str, ...] = ()
-    if fit == "auto" and len(parts) > 1:
+    if reading_mode == "auto" and len(parts) > 1:
         why = _(
             "The text has {tokens:,} tokens; this model reads up to {most:,} in one go, so it is read in "
             "{count} parts."
         )
         notes = (why.format(tokens=tokens, most=min(longest_whole, room), count=len(parts)),)
-    return ReadingPlan("sections", parts, tokens, left_out, notes, unchosen)
+    return ReadingPlan("chunked", parts, tokens, left_out, notes, unchosen)
 
 
 def place_name(document: Document, parts: Sequence[ReadingPart]) -> str:
@@ -226,8 +229,8 @@ def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
     return range(first - 1, last)
 
 
-def _ticked(book: Sequence[Section], ticked: Sequence[int]) -> list[int]:
-    numbers = sorted(set(ticked))
+def _selected(book: Sequence[Section], selected_chapters: Sequence[int]) -> list[int]:
+    numbers = sorted(set(selected_chapters))
     _chosen(book, (numbers[0], numbers[-1]))
     return [number - 1 for number in numbers]
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.ask import Params, Request
 from core.conversation import verifier
 from core.conversation.answer_validation import is_answer, is_refusal
 from core.conversation.answering import Answer
@@ -30,6 +29,7 @@ from core.documents.document import Document
 from core.events import Delta, Event, Piece, ReadingStep, SourceSpan, Stats, VerificationResult
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence, Support
+from core.request import Params, Request
 from core.stats import combined_stats
 from core.text.levelled import stripped
 from core.text.words import joined_sentences

@@ -16,7 +16,6 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from core.ask import Request
 from core.backend.shared.heap import trim_heap
 from core.cache.query_recorder import AttentionHead
 from core.conversation.answer_language import english_only, in_language_of, no_english
@@ -45,6 +44,7 @@ from core.documents.document import Document
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, ReadingStep
+from core.request import Request
 from core.text.questions import asked_of_whole
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
@@ -115,7 +115,7 @@ class Session:
             summaries=self._summaries,
             from_passages=self._from_passages,
             plan_for=self._plan_for,
-            sections=lambda run: self._reading_plan(run, "sections"),
+            sections=lambda run: self._reading_plan(run, "chunked"),
         )
 
     # ---- what the app asks for -----------------------------------------------------------------------------
@@ -126,15 +126,18 @@ class Session:
         if ask.book is None:
             yield from self._talk(AnswerRun(ask, params, should_stop))
             return
-        whole, run = ask.book, AnswerRun(replace(ask, book=ask.book.up_to(ask.until)), params, should_stop)
+        whole, run = (
+            ask.book,
+            AnswerRun(replace(ask, book=ask.book.up_to(ask.spoiler_limit)), params, should_stop),
+        )
         ask, plan, english = run.ask, self._plan_for(run), english_only(self._style, ask.question)
         plan = replace(plan, notes=(*plan.notes, *english))
         kind = asked_of_whole(ask.question, ask.book.title) if ask.question else None
-        if kind and (plan.mode != "whole" or self._style.passages and ask.fit != "whole"):
+        if kind and (plan.mode != "full" or self._style.passages and ask.reading_mode != "full"):
             yield from self._overview.answer(run, kind, whole, english)
-        elif plan.mode == "passages":
+        elif plan.mode == "retrieval":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
-        elif ask.question is None and (plan.mode != "whole" or not self._tells_whole(ask)):
+        elif ask.question is None and (plan.mode != "full" or not self._tells_whole(ask)):
             yield from self._summaries.summarize(run, plan)
         elif len(plan.parts) == 1:
             yield from self._whole(run, plan)
@@ -164,22 +167,22 @@ class Session:
         self,
         book: Document,
         *,
-        fit: str = "auto",
+        reading_mode: str = "auto",
         chapters: tuple[int, int] | None = None,
         max_new_tokens: int = _ANSWER_TOKENS,
     ) -> ReadingPlan:
         """How `book` would be read."""
         reserve = max_new_tokens + self._instruction_tokens
-        return self._books.plan(book, fit=fit, chapters=chapters, reserve=reserve)
+        return self._books.plan(book, reading_mode=reading_mode, chapters=chapters, reserve=reserve)
 
-    def card(self, book: Document, until: int | None = None) -> dict[str, Any]:
+    def card(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any]:
         """What the app shows before anything is read: size, fit, parts and how long it may take.
 
         `prefill_s_estimate` is until the text is read; `read_s_estimate` is until a question can be answered
         from the whole book, and counts what is written of its parts and not known yet. `passages_s_estimate`
         is until it is answered from passages, and `from_passages` says that this is what `auto` does.
         """
-        book = book.up_to(until)
+        book = book.up_to(spoiler_limit)
         plan = self.reading_plan(book)
         stored = self._stored_tokens(book, plan)
         prefill_s = self._expectation.reading_s(plan.tokens - max(stored, self._held_tokens(book, plan)))
@@ -190,7 +193,7 @@ class Session:
             "words": book.words,
             "tokens": plan.tokens,
             "share_of_context": plan.tokens / self._engine.context_tokens,
-            "fits": plan.mode == "whole",
+            "fits": plan.mode == "full",
             "parts": [part.label for part in plan.parts],
             "chapter_tokens": list(self._books.chapter_tokens(book)),
             "chapters_read": self._chapters_read(book, plan),
@@ -211,13 +214,13 @@ class Session:
         )
         question = with_instructions(asked_of_text(self._style, ask.question or ""), ask.instructions)
         if ask.book is None:
-            return {**self._turns.room(run, (), question), "reading": "whole"}
-        known = replace(ask, book=ask.book.up_to(ask.until))
+            return {**self._turns.room(run, (), question), "reading": "full"}
+        known = replace(ask, book=ask.book.up_to(ask.spoiler_limit))
         plan = self._plan_for(replace(run, ask=replace(known, question=ask.question or "")))
         mode = plan.mode
-        if not ask.question and ask.fit == "auto" and self._style.passages:
-            mode = "passages"  # which ones, only a question says
-        if mode == "passages":
+        if not ask.question and ask.reading_mode == "auto" and self._style.passages:
+            mode = "retrieval"  # which ones, only a question says
+        if mode == "retrieval":
             run, text = replace(run, ask=replace(known, history=())), ()
         elif len(plan.parts) == 1:
             run, text = replace(run, ask=known), self._books.ids(known.book, plan.parts[0])
@@ -253,20 +256,22 @@ class Session:
         them best and they are to be found, or if more would take too long.
         """
         ask = run.ask
-        fit = "auto" if ask.question is None and ask.fit == "passages" else ask.fit
+        reading_mode = (
+            "auto" if ask.question is None and ask.reading_mode == "retrieval" else ask.reading_mode
+        )
         if ask.question is None and ask.summary_length == "chapters":
-            return self._reading_plan(run, "sections", apart=True)
-        if ask.question is None and fit == "auto" and self._style.summaries == "supported":
-            fit = "sections"
-        plan = self._reading_plan(run, fit)
-        if fit != "auto":
+            return self._reading_plan(run, "chunked", apart=True)
+        if ask.question is None and reading_mode == "auto" and self._style.summaries == "supported":
+            reading_mode = "chunked"
+        plan = self._reading_plan(run, reading_mode)
+        if reading_mode != "auto":
             return plan
         if ask.question is None:
             return self._in_time(run, plan)
         wait_s = self._wait_s(ask.book, plan)
         if wait_s <= self._read_whole_s and not self._style.passages:
             return plan
-        passages = self._reading_plan(run, "passages")
+        passages = self._reading_plan(run, "retrieval")
         if wait_s <= self._read_whole_s:
             return passages if self._from_passages.found(ask, passages) else plan
         why = _(
@@ -284,19 +289,24 @@ class Session:
         reading it in one go would take too long.
         """
         wait_s = self._wait_s(run.ask.book, plan)
-        if plan.mode != "whole" or self._style.summaries != "told" or wait_s <= self._read_whole_s:
+        if plan.mode != "full" or self._style.summaries != "told" or wait_s <= self._read_whole_s:
             return plan
-        parts = self._reading_plan(run, "sections")
+        parts = self._reading_plan(run, "chunked")
         if len(parts.parts) == 1:
             return plan
         why = _("Summarised part by part: reading all of it first would take about {time}.")
         return replace(parts, notes=(why.format(time=duration(wait_s)),))
 
-    def _reading_plan(self, run: AnswerRun, fit: str, *, apart: bool = False) -> ReadingPlan:
+    def _reading_plan(self, run: AnswerRun, reading_mode: str, *, apart: bool = False) -> ReadingPlan:
         ask, own = run.ask, self._tokenizer.count(run.ask.instructions) if run.ask.instructions else 0
         reserve = run.params.max_new_tokens + self._instruction_tokens + own
         return self._books.plan(
-            ask.book, fit=fit, chapters=ask.chapters, ticked=ask.ticked, reserve=reserve, apart=apart
+            ask.book,
+            reading_mode=reading_mode,
+            chapters=ask.chapters,
+            selected_chapters=ask.selected_chapters,
+            reserve=reserve,
+            apart=apart,
         )
 
     def _room_tokens(self, answer: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
-from core.ask import Params, Request
 from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed, notes_key, part_key, with_instructions
@@ -24,6 +23,7 @@ from core.conversation.summary import Read, SummaryResult, SummarySource, joined
 from core.conversation.summary_layout import HeadedLines, composed, quoted
 from core.documents.document import Document
 from core.events import Event, Finished, ReadingStep, Stats
+from core.request import Params, Request
 from core.stats import combined_stats
 from core.text.language_detection import foreign
 from core.text.levelled import LevelledText
@@ -130,7 +130,7 @@ class Summaries(Responder):
     ) -> Generator[Event, None, SummaryResult]:
         """Adds a note of every part to `notes`, until it is stopped; what was told of them all in figures."""
         ask, stats = run.ask, []
-        known = set() if ask.fresh else {note.first for note in self.known(ask.book, plan)}
+        known = set() if ask.ignore_cache else {note.first for note in self.known(ask.book, plan)}
         for index, part in enumerate(plan.parts):
             unread = [one for at, one in enumerate(plan.parts) if at >= index and at not in known]
             left_s = self._expectation.summary_s(
@@ -143,7 +143,7 @@ class Summaries(Responder):
                 ReadingStep(index + 1, len(plan.parts), part.label, "part summary", left_s=left_s),
                 self._conversations.note_params(ask, index + 1),
                 self._part_reader(run, part),
-                fresh=ask.fresh,
+                ignore_cache=ask.ignore_cache,
             )
             stats.append(told.stats)
             if told.stopped:
@@ -233,7 +233,14 @@ class Summaries(Responder):
         read = self._notes_reader(run, text.text)
         return (
             yield from self._summarizer.told(
-                run.ask.book_id, text, prompts, place, params, read, fresh=run.ask.fresh, keep=keep
+                run.ask.book_id,
+                text,
+                prompts,
+                place,
+                params,
+                read,
+                ignore_cache=run.ask.ignore_cache,
+                keep=keep,
             )
         )
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.ask import Params
 from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
 from core.conversation.grounding import TellableSpan
@@ -20,6 +19,7 @@ from core.conversation.part_summaries import PartSummaryStore, SummaryLine, says
 from core.conversation.reading import ReadingStyle
 from core.documents.word_count import count_words
 from core.events import Delta, Event, ReadingStep, Stats
+from core.request import Params
 from core.stats import combined_stats
 from core.text.grounding import grounding
 from core.text.levelled import LevelledText
@@ -83,7 +83,7 @@ class Summarizer:
         params: Params,
         read: Read,
         *,
-        fresh: bool = False,
+        ignore_cache: bool = False,
         keep: bool = True,
     ) -> Generator[Event, None, SummaryResult]:
         """The summary of one text: remembered, or told now; without `keep` it is told now and not kept."""
@@ -91,7 +91,7 @@ class Summarizer:
         if not keep:
             return (yield from self._written(text, prompts, place, params, read))
         made_from = self._made_from(text.text, prompts)
-        known = None if fresh else self._store.get(book_id, *made_from)
+        known = None if ignore_cache else self._store.get(book_id, *made_from)
         if known is not None:
             yield place
             yield from ready_text(LevelledText.plain(joined_lines(known)))

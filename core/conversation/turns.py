@@ -11,7 +11,6 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from core.ask import Params
 from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.conversation.answering import Answer, finished_answer, generate_answer
 from core.conversation.asking import AnswerRun, ConversationMemories
@@ -25,6 +24,7 @@ from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import DecodingStarted, Event, Finished, Prefill, Preparing, RoundStats, VerificationResult
+from core.request import Params
 from core.stats import StatsRecorder
 from core.text.detokenizer import Detokenizer
 from core.text.levelled import stripped
@@ -80,7 +80,7 @@ class Turns:
         """
         turns, asked = self._conversations.turns(run.ask), self._tokenizer.encode(question)
         prompt = self._laid_out([*text, *memo], turns, asked, run.params)
-        if prompt.dropped_turns and run.ask.keep_all:
+        if prompt.dropped_turns and run.ask.forbid_truncation:
             words = _(
                 "The conversation does not fit beside the text any more. Ask again: then you can choose what "
                 "is left out."
@@ -90,9 +90,9 @@ class Turns:
         look = None
         if places is not None and self._heads:
             look = partial(self._looker, places(), prompt, question, asked=run.ask.question)
-        guest = run.ask.guest
+        low_priority = run.ask.low_priority
         done = yield from self._generate(
-            run, key, prompt.ids, run.params, keep_tokens=kept, passing=guest, look=look
+            run, key, prompt.ids, run.params, keep_tokens=kept, passing=low_priority, look=look
         )
         self._conversations.memory(run.ask).asked(run.ask, asked, done.token_ids)
         if not prompt.dropped_turns:
@@ -135,7 +135,7 @@ class Turns:
         frame, asked = self._tokenizer.frame(self._style.system), self._tokenizer.encode(question)
         prompt = build_prompt(frame, text, (), asked, room=self._engine.context_tokens)
         kept = prompt.head_tokens if of_book else 0
-        keeping = {"keep_tokens": kept, "keep_whole": False, "passing": run.ask.guest}
+        keeping = {"keep_tokens": kept, "keep_whole": False, "passing": run.ask.low_priority}
         return (yield from self._generate(run, key, prompt.ids, params, **keeping))
 
     def passing(

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from core.ask import Params
 from core.backend.shared.kv_rows import CODES
 from core.cache.base import KVCache
 from core.decoding.context import Context
 from core.decoding.drafters import DraftingModel
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
+from core.request import Params
 
 ROWS = 32  # tokens judged per pass: bounds the logits in memory
 # A token whose gap is no larger is a near-tie: passes of different shapes round differently. Of the largest

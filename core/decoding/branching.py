@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from core.ask import Params
 from core.cache.base import TargetKVCache
 from core.cache.branches import Branches
 from core.decoding.decoder import Ends
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
+from core.request import Params
 
 
 @dataclass(slots=True)

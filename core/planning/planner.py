@@ -100,7 +100,7 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
     if context is not None and context > target.longest_context:
         said = _(
             "{model} handles at most {most} tokens; {context} were asked for. Lower context_tokens to "
-            "{most}, choose a model with a longer context, or read the book in parts (fit: sections)."
+            "{most}, choose a model with a longer context, or read the book in parts (reading_mode: chunked)."
         )
         raise PlanError(
             said.format(model=target.name, most=f"{target.longest_context:,}", context=f"{context:,}")

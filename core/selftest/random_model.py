@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import torch
 
-from core.ask import Params
 from core.assembly.composition import Composer
 from core.backend.base import Backend
 from core.cache.base import KVShape
@@ -21,6 +20,7 @@ from core.model.config import ModelConfig, from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
 from core.planning.plan import Plan
+from core.request import Params
 from core.text.words import translated as _
 
 PROMPT, ANSWER, CAPACITY = 300, 48, 480  # tokens

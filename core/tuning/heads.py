@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import torch
 
-from core.ask import Params
 from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.conversation.asking import asked_of_text
 from core.conversation.reading import ReadingStyle
 from core.decoding.context import Context
 from core.engine import Engine
 from core.events import Progress
+from core.request import Params
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 

@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 
 from core import paths
-from core.ask import Params
 from core.assembly.engines import build_bench
 from core.config import Settings
 from core.conversation.reading import ReadingStyle
@@ -33,6 +32,7 @@ from core.planning import stored_facts
 from core.planning.offers import PlannedModel, choose_model, plan_model
 from core.planning.plan import Plan
 from core.planning.tuned import Tuned, machine_of
+from core.request import Params
 from core.text.tokenizer import Tokenizer
 from core.text.words import duration
 from core.text.words import translated as _

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.ask import Params
 from core.cache.base import TargetKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.config import Settings
@@ -29,6 +28,7 @@ from core.model.llama import LlamaModel
 from core.planning import costs
 from core.planning.plan import Plan
 from core.planning.tuned import Times, Tuned
+from core.request import Params
 from core.text.words import translated as _
 from core.tuning.choice import MeasuredPasses, Selection, TunedChoice, candidates, choose_tuning, level_zero
 from core.tuning.passes import MIDDLE_ROWS, PASSES_SHARE, TimeLimit, draft_ms, pass_times, verify_times

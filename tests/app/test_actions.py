@@ -37,9 +37,9 @@ def test_no_seed_means_another_one_every_time(desk):
 def test_the_choices_beside_summarize_reach_the_wish(desk):
     send(desk, act="from", value="2")
     send(desk, act="length", value="chapters")
-    send(desk, act="fit", value="sections")
+    send(desk, act="reading-mode", value="chunked")
     wish = desk.requests.make()
-    assert (wish.chapters, wish.summary_length, wish.fit) == ((2, 2), "chapters", "sections")
+    assert (wish.chapters, wish.summary_length, wish.reading_mode) == ((2, 2), "chapters", "chunked")
     send(desk, act="to", value="1")
     assert desk.requests.make().chapters == (1, 2), "the other way round means the same"
     send(desk, act="from", value="99")

@@ -43,16 +43,16 @@ def test_stop_keeps_what_was_written(opened):
 
 def test_regenerate_replaces_the_last_answer_and_repeats_its_choices(desk, engine):
     desk.books.choose_chapters(2, 2)
-    desk.preferences.choose("fit", "sections")
+    desk.preferences.choose("reading_mode", "chunked")
     desk.questions.summarize()
     done(desk)
     desk.books.choose_chapters(1, 1)
-    desk.preferences.reset("fit")
+    desk.preferences.reset("reading_mode")
     desk.preferences.choose("seed", "7")
     desk.questions.regenerate()
     done(desk)
     again = engine.asked[-1]
-    assert again.question is None and again.chapters == (2, 2) and again.fit == "sections"
+    assert again.question is None and again.chapters == (2, 2) and again.reading_mode == "chunked"
     assert again.params["seed"] == 7 and again.history == ()
     assert [turn.role for turn in desk.books.turns] == ["user", "assistant"]
     assert desk.books.turns[0].text == "Summarise chapter 2"
@@ -193,7 +193,7 @@ def test_an_engine_that_breaks_off_leaves_no_endless_progress(make_desk, book):
 
 def test_reading_in_parts_keeps_each_parts_text_beside_the_answer(opened):
     desk, engine = opened(pace=0.001, parts=3, prefill_steps=2)
-    desk.preferences.choose("fit", "sections")
+    desk.preferences.choose("reading_mode", "chunked")
     desk.questions.summarize()
     done(desk)
     assert desk.books.turns[-1].text == SUMMARY

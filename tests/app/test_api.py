@@ -60,7 +60,7 @@ def test_an_answer_about_a_book_with_its_figures_and_its_evidence(client, desk, 
     assert made.choices[0].message.content == engine.answer and made.choices[0].finish_reason == "stop"
     assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 0
     asked = engine.asked[-1]
-    assert asked.question == "And then?" and asked.guest and asked.book == book
+    assert asked.question == "And then?" and asked.low_priority and asked.book == book
     assert [(one.question, one.answer) for one in asked.history] == [("Be brief.\n\nWho?", "He.")]
     given = {"temperature": 0.0, "top_p": 0.9, "seed": 7, "max_new_tokens": 50, "stop": ["END"]}
     given["mode"] = Settings().mode
@@ -88,11 +88,11 @@ def test_streamed_pieces_are_the_whole_answer(client, engine):
 
 def test_parts_of_a_book_that_are_told_first_are_not_the_answer(client, engine):
     engine.parts = 3
-    summary = {"triforce": {"summary": "paragraph", "until": 1}}
+    summary = {"triforce": {"summary": "paragraph", "spoiler_limit": 1}}
     events = client.chat.completions.create(model=BOOK, messages=ask("-"), stream=True, extra_body=summary)
     assert "".join(one.choices[0].delta.content or "" for one in events) == SUMMARY
     asked = engine.asked[-1]
-    assert (asked.question, asked.summary_length, asked.until) == (None, "paragraph", 1)
+    assert (asked.question, asked.summary_length, asked.spoiler_limit) == (None, "paragraph", 1)
 
 
 def test_one_conversation_has_one_name_and_another_has_another(client, engine):
@@ -112,13 +112,13 @@ def test_a_conversation_is_kept_where_that_was_asked_for_and_goes_on_there(clien
     first = send(ask("Who?"))
     said = [*ask("Who?"), {"role": "assistant", "content": first}]
     engine.answer = "Nobody."
-    send([*said, *ask("And then?")], extra_body={"triforce": {"until": None}})
+    send([*said, *ask("And then?")], extra_body={"triforce": {"spoiler_limit": None}})
     (talk,) = desk.history.conversations(book.sha256)
     turns = desk.history.turns(talk.id)
     assert [one.text for one in turns] == ["Who?", first, "And then?", "Nobody."]
     assert turns[1].extra["sources"] == ["Whole book"] and turns[1].extra["stats"]["mode"] == "triforce"
     send([*said, *ask("Why?")])  # a program may go back: another conversation, and the first stands
-    send(ask("-"), extra_body={"triforce": {"summary": "page", "until": 1}})
+    send(ask("-"), extra_body={"triforce": {"summary": "page", "spoiler_limit": 1}})
     kept = [
         [one.text for one in desk.history.turns(one.id)] for one in desk.history.conversations(book.sha256)
     ]

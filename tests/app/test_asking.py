@@ -52,7 +52,7 @@ def test_the_oldest_are_left_out_and_stay_so_to_be_read(full):
     full.actions.dispatch({"act": "drop-oldest"})
     wait_until(lambda: not full.state.busy)
     assert history(full) == ["Third?"] and len(full.books.turns) == 8
-    assert full.engine.asked[-1].keep_all
+    assert full.engine.asked[-1].forbid_truncation
     full.engine.context_tokens = 8192
     ask(full, "Fifth?")
     assert history(full) == ["Third?", "Fourth?"], "a turn that comes and goes would make all behind it new"
@@ -245,7 +245,7 @@ def test_the_meter_follows_the_conversation(desk):
         )["turns"]
     )
     wait_until(lambda: f"Conversation {said}" in page.render()["meter"][0])
-    desk.engine.reading = "passages"
+    desk.engine.reading = "retrieval"
     ask(desk, "Second?")
     wait_until(lambda: "takes no room" in page.render()["meter"][0])
 

@@ -110,7 +110,7 @@ def test_a_session_of_the_official_client(desk, home, engine, book):
             begun = await said(to, "open_book", book=BOOK)
             assert [one["title"] for one in begun["chapters"]] == ["One", "Two"]
             assert (await said(to, "check_job", job=begun["job"]))["state"] == "done"
-            assert engine.asked[-1].params["max_new_tokens"] == 1 and engine.asked[-1].fit == "whole"
+            assert engine.asked[-1].params["max_new_tokens"] == 1 and engine.asked[-1].reading_mode == "full"
 
             answer = await said(to, "ask_book", book=BOOK, question="Who keeps the lamp?", until_chapter=1)
             assert answer["state"] == "done" and answer["about_book_text"] == ABOUT
@@ -120,7 +120,11 @@ def test_a_session_of_the_official_client(desk, home, engine, book):
             assert texts and len(set(texts)) == len(texts)
             assert answer["evidence"][0]["text"].startswith(place + "The keeper lit the lamp")
             asked = engine.asked[-1]
-            assert (asked.question, asked.until, asked.guest) == ("Who keeps the lamp?", 1, True)
+            assert (asked.question, asked.spoiler_limit, asked.low_priority) == (
+                "Who keeps the lamp?",
+                1,
+                True,
+            )
 
             summary = await said(to, "summarise_chapter", book=BOOK, chapter=2)
             assert summary["answer"] == tagged(SUMMARY, kind="summary")

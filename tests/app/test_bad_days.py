@@ -16,9 +16,9 @@ from app.engine.process import log_path
 from app.host.secrets import Keys
 from app.store.history import History
 from app.web.page import Page
-from core.ask import Request
 from core.config import Settings
 from core.events import Delta, Failed, Finished, Prefill
+from core.request import Request
 from tests.support.fake_runtime import ANSWER, wait_until
 from tests.support.scripted_engine import BOOK, SCRIPT, last
 

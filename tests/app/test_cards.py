@@ -18,11 +18,11 @@ class Failing(FakeRuntime):
     broken: Exception | None = UserError("The engine did not answer in time.")
     tries = 0
 
-    def card(self, book, until=None):
+    def card(self, book, spoiler_limit=None):
         self.tries += 1
         if self.broken:
             raise self.broken
-        return super().card(book, until)
+        return super().card(book, spoiler_limit)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_card_says_after_an_answer_how_much_is_left(desk):
     """A reading that was paused would be promised at its full length; the old card stands meanwhile."""
     wait_until(lambda: card(desk))
     whole, said = card(desk), []
-    desk.engine.card = lambda book, until=None: said.append(1) or {**whole, "prefill_s_estimate": 1.0}
+    desk.engine.card = lambda book, spoiler_limit=None: said.append(1) or {**whole, "prefill_s_estimate": 1.0}
     desk.engine.pace = 0.05
     desk.questions.ask("Who?")
     wait_until(lambda: desk.engine.state == "busy")

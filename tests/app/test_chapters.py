@@ -43,7 +43,7 @@ def region(desk, name: str) -> str:
 
 
 def told(desk) -> list[int]:
-    return sorted(desk.chapters.summaries(desk.books.current.up_to(desk.state.until)))
+    return sorted(desk.chapters.summaries(desk.books.current.up_to(desk.state.spoiler_limit)))
 
 
 def test_the_tree_says_words_tokens_and_what_was_read(desk):
@@ -55,22 +55,22 @@ def test_the_tree_says_words_tokens_and_what_was_read(desk):
 def test_ticked_chapters_alone_are_read_for_summaries_and_questions(desk):
     for number in ("2", "5", "4", "4", "9", "x"):
         act(desk, act="tick", id=number)
-    assert desk.state.ticked == (2, 5), "what is no number ticks nothing"
+    assert desk.state.selected_chapters == (2, 5), "what is no number ticks nothing"
     act(desk, act="untick")
-    assert desk.state.ticked == ()
+    assert desk.state.selected_chapters == ()
     for number in ("5", "2"):
         act(desk, act="tick", id=number)
-    assert desk.requests.make().ticked == (2, 5) and desk.requests.make().chapters is None
+    assert desk.requests.make().selected_chapters == (2, 5) and desk.requests.make().chapters is None
     desk.questions.ask("Who rows?")
     wait_until(lambda: not desk.state.busy)
-    assert desk.engine.asked[-1].ticked == (2, 5)
-    act(desk, act="tell-ticked")
-    assert desk.engine.asked[-1].ticked == (2, 5) and told(desk) == [2, 5]
+    assert desk.engine.asked[-1].selected_chapters == (2, 5)
+    act(desk, act="summarize-selected")
+    assert desk.engine.asked[-1].selected_chapters == (2, 5) and told(desk) == [2, 5]
     assert desk.books.turns[-2].text == "Summarise chapters 2, 5"
     act(desk, act="regenerate")
-    assert desk.engine.asked[-1].ticked == (2, 5)
+    assert desk.engine.asked[-1].selected_chapters == (2, 5)
     desk.books.select(desk.state.book_id)
-    assert desk.state.ticked == ()
+    assert desk.state.selected_chapters == ()
 
 
 def test_one_several_or_all_up_to_here_are_told_and_kept(desk, make_desk, engine, story):
@@ -96,7 +96,7 @@ def test_nothing_told_of_what_lies_behind_the_limit_is_shown_or_exported(desk):
         assert f"{MARKER}1" in html and f"{MARKER}3" not in html
     assert told(desk) == [1, 2]
     act(desk, act="tell-up-to", value="4")
-    assert desk.engine.asked[-1].chapters == (1, 2) and desk.engine.asked[-1].until == 2
+    assert desk.engine.asked[-1].chapters == (1, 2) and desk.engine.asked[-1].spoiler_limit == 2
     asked = len(desk.engine.asked)
     act(desk, act="tell", value="4")
     assert len(desk.engine.asked) == asked
@@ -106,13 +106,13 @@ def test_a_fork_and_an_answer_again_keep_to_the_limit_too(desk):
     act(desk, act="tell-up-to", value="5")
     act(desk, act="limit", value="2")
     act(desk, act="fork", value="2")
-    assert desk.state.until == 2 and told(desk) == [1, 2]
+    assert desk.state.spoiler_limit == 2 and told(desk) == [1, 2]
     act(desk, act="limit", value="3")
     desk.questions.ask("Who rows?")
     wait_until(lambda: not desk.state.busy)
     act(desk, act="regenerate")
     last = desk.engine.asked[-1]
-    assert last.until == 3 and all(f"{MARKER}4" not in one.answer for one in last.history)
+    assert last.spoiler_limit == 3 and all(f"{MARKER}4" not in one.answer for one in last.history)
 
 
 def test_a_summary_stays_with_its_text_when_the_book_is_read_anew(desk, story):

@@ -311,7 +311,7 @@ def test_summarize_streams_and_ends_with_one_json_line(book: Path):
 
 
 def test_reading_in_parts_names_them(book: Path):
-    done = run("summarize", str(book), "--fit", "sections", scripted=True)
+    done = run("summarize", str(book), "--reading-mode", "chunked", scripted=True)
     assert done.returncode == 0, done.stderr
     assert "[1/" in done.stdout and "The whole book\n" in done.stdout
     assert "Traceback" not in done.stderr
@@ -319,7 +319,7 @@ def test_reading_in_parts_names_them(book: Path):
 
 def test_passages_up_to_a_chapter(book: Path):
     """The scripted engine answers with words of no book: nothing bears that out."""
-    asked = ("summarize", str(book), "--question", "Who lit lamp 2?", "--fit", "passages")
+    asked = ("summarize", str(book), "--question", "Who lit lamp 2?", "--reading-mode", "retrieval")
     done = run(*asked, "--until", "1", scripted=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -333,9 +333,9 @@ def test_passages_up_to_a_chapter(book: Path):
 
 def test_book_that_does_not_fit_is_refused_with_the_numbers(book: Path, tmp_path: Path):
     book.write_text(book.read_text(encoding="utf-8") * 20, encoding="utf-8")
-    done = run("summarize", str(book), "--fit", "whole", scripted=True)
+    done = run("summarize", str(book), "--reading-mode", "full", scripted=True)
     assert done.returncode == 1
-    assert "--fit sections" in done.stderr and "Traceback" not in done.stderr
+    assert "--reading-mode chunked" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")

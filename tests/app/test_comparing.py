@@ -9,8 +9,8 @@ import pytest
 
 from app.desk.comparison import comparable
 from app.web.page import Page
-from core.ask import Params
 from core.errors import UserError
+from core.request import Params
 from tests.support.fake_runtime import ANSWER, wait_until
 
 
@@ -123,7 +123,7 @@ def test_an_answer_from_behind_a_limit_set_since_is_not_compared(desk, given: in
     assert not desk.state.busy and len(desk.engine.asked) == asked
     desk.actions.dispatch({"act": "limit", "value": str(given or 0)})
     compare(desk)
-    assert desk.engine.asked[-1].compare and desk.engine.asked[-1].until == given
+    assert desk.engine.asked[-1].compare and desk.engine.asked[-1].spoiler_limit == given
 
 
 def test_the_limit_that_only_the_question_holds_is_compared_under(desk):
@@ -131,10 +131,10 @@ def test_the_limit_that_only_the_question_holds_is_compared_under(desk):
     desk.actions.dispatch({"act": "limit", "value": "1"})
     ask(desk, "First?")
     turn = desk.books.turns[-1]
-    extra = {key: value for key, value in turn.extra.items() if key != "until"}
+    extra = {key: value for key, value in turn.extra.items() if key != "spoiler_limit"}
     desk.history.update(desk.state.conversation_id, turn.number, turn.text, state="finished", extra=extra)
     compare(desk)
-    assert desk.engine.asked[-1].compare and desk.engine.asked[-1].until == 1
+    assert desk.engine.asked[-1].compare and desk.engine.asked[-1].spoiler_limit == 1
 
 
 def test_near_ties_are_marked_in_equal_texts(desk):

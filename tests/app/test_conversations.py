@@ -114,7 +114,7 @@ def test_a_fork_keeps_the_limit(desk):
     ask(desk, "One?")
     desk.books.limit(1)
     desk.actions.dispatch({"act": "fork", "value": "2"})
-    assert desk.state.until == 1
+    assert desk.state.spoiler_limit == 1
 
 
 def test_a_question_in_other_words_begins_before_it(desk):

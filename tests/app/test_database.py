@@ -103,7 +103,7 @@ def test_a_file_without_a_version_is_brought_up_to_date(tmp_path):
     history = History(path)
     assert history.warning == "" and [turn.text for turn in history.turns("one")] == ["Who?"]
     history.limit("one", 3)
-    assert history.conversations("book")[0].until == 3
+    assert history.conversations("book")[0].spoiler_limit == 3
     history.close()
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)

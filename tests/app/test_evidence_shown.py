@@ -108,7 +108,7 @@ def test_a_book_read_again_is_shown_as_it_reads_now(talking):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "found"), [({}, True), ({"chapters": [1, 1]}, False), ({"ticked": [2]}, True)]
+    ("chosen", "found"), [({}, True), ({"chapters": [1, 1]}, False), ({"selected_chapters": [2]}, True)]
 )
 def test_an_answer_stands_on_the_chapters_that_were_read_for_it(make_desk, engine, chosen: dict, found: bool):
     """Of a range of chapters a mark led to one that the same footer called not read."""

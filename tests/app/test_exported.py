@@ -8,8 +8,8 @@ import re
 import pytest
 
 from app.render import export
-from core.ask import MOST_INSTRUCTIONS
 from core.errors import UserError
+from core.request import MOST_INSTRUCTIONS
 from tests.support.fake_runtime import ANSWER, wait_until
 
 DROP = object()
@@ -143,8 +143,8 @@ def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):
     }
     bring(talk, tmp_path, altered(talk.exports.conversation("json")[1], harm))
     question, answer = talk.books.turns[:2]
-    assert set(answer.extra) <= {"sources", "notes", "reason", "until", "error"}
-    assert question.extra["fit"] == "auto" and "surprise" not in question.extra
+    assert set(answer.extra) <= {"sources", "notes", "reason", "spoiler_limit", "error"}
+    assert question.extra["reading_mode"] == "auto" and "surprise" not in question.extra
     assert len(question.text) == export.MOST_CHARS
 
 

@@ -54,25 +54,27 @@ def around(page: Page) -> str:
 def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(desk, story):
     act(desk, act="limit", value="2")
     said(desk, "Who?", "Oddo.")
-    assert desk.engine.asked[-1].until == 2 and desk.engine.asked[-1].book == story
+    assert desk.engine.asked[-1].spoiler_limit == 2 and desk.engine.asked[-1].book == story
     first = desk.state.conversation_id
     desk.books.begin_conversation()
-    assert desk.state.until == 2, "whoever has read so far has read no further in another conversation"
+    assert desk.state.spoiler_limit == 2, (
+        "whoever has read so far has read no further in another conversation"
+    )
     act(desk, act="limit", value="0")
     said(desk, "And then?", "She rowed.")
-    assert desk.engine.asked[-1].until is None
+    assert desk.engine.asked[-1].spoiler_limit is None
     desk.books.open_conversation(first)
-    assert desk.state.until == 2
+    assert desk.state.spoiler_limit == 2
     desk.books.select(story.sha256)
-    assert desk.state.until is None, "the newest conversation is open again"
+    assert desk.state.spoiler_limit is None, "the newest conversation is open again"
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "", "99999999999999"])
 def test_what_is_no_chapter_sets_no_limit(desk, value: str):
     act(desk, act="limit", value=value)
-    assert desk.state.until is None
+    assert desk.state.spoiler_limit is None
     act(desk, act="limit", value="9")
-    assert desk.state.until == 4
+    assert desk.state.spoiler_limit == 4
 
 
 def test_what_was_answered_from_behind_the_limit_is_not_told_to_the_model(desk):
@@ -120,7 +122,7 @@ def test_an_answer_made_anew_under_a_limit_is_looked_up_under_it(desk):
     act(desk, act="limit", value="2")
     desk.questions.regenerate()
     wait_until(lambda: not desk.state.busy)
-    assert desk.engine.asked[-1].until == 2
+    assert desk.engine.asked[-1].spoiler_limit == 2
     assert MARKER not in "".join(Page(desk).render()["turns"])
 
 
@@ -153,11 +155,11 @@ def test_conversations_of_an_earlier_version_have_no_limit(tmp_path):
         db.execute("INSERT INTO conversations VALUES ('old', 'book', 'Who?', 1.0, 2.0)")
     history = History(path)
     history.add("old", "user", "Who?")
-    assert history.conversations("book")[0].until is None
+    assert history.conversations("book")[0].spoiler_limit is None
     history.limit("old", 4)
     history.close()
     again = History(path)
-    assert again.conversations("book")[0].until == 4
+    assert again.conversations("book")[0].spoiler_limit == 4
     again.close()
 
 
@@ -170,7 +172,7 @@ def card(book: Document, **changes) -> dict:
 
 
 def ways(html: str) -> list[str]:
-    return [part.split("</button>")[0] for part in html.split('data-act="fit"')[1:]]
+    return [part.split("</button>")[0] for part in html.split('data-act="reading-mode"')[1:]]
 
 
 def test_the_card_says_both_ways_with_their_times(story):
@@ -179,12 +181,12 @@ def test_the_card_says_both_ways_with_their_times(story):
     assert "Answer from passages now" in passages and "about 6" in passages
     assert "Read it all" in read and "about 5.0\u00a0h, can be paused" in read
     assert 'aria-pressed="true"' in passages and 'aria-pressed="false"' in read
-    html = stage_html(story, card(story), covered=False, opening=None, talking=False, fit="whole")
+    html = stage_html(story, card(story), covered=False, opening=None, talking=False, reading_mode="full")
     passages, read = ways(html)
     assert 'aria-pressed="false"' in passages and 'aria-pressed="true"' in read
     parts = card(story, fits=False, parts=["One", "Two"])
     passages, read = ways(stage_html(story, parts, covered=False, opening=None, talking=False))
-    assert 'data-value="sections"' in read and "a part, can be paused" in read
+    assert 'data-value="chunked"' in read and "a part, can be paused" in read
 
 
 def test_a_text_that_is_read_in_no_time_offers_no_choice(story):
@@ -194,12 +196,12 @@ def test_a_text_that_is_read_in_no_time_offers_no_choice(story):
 
 
 def test_the_choice_goes_with_the_next_question(desk):
-    act(desk, act="fit", value="passages")
+    act(desk, act="reading-mode", value="retrieval")
     with pytest.raises(UserError):
-        act(desk, act="fit", value="nonsense")
+        act(desk, act="reading-mode", value="nonsense")
     act(desk, act="suggest", text="Who?")
     wait_until(lambda: not desk.state.busy)
-    assert desk.requests.make().fit == "passages"
+    assert desk.requests.make().reading_mode == "retrieval"
 
 
 def test_chapters_end_at_the_limit(desk):

@@ -12,9 +12,9 @@ import pytest
 
 from app.engine.client import Runtime
 from app.host import logs
-from core.ask import Request
 from core.config import Settings
 from core.errors import UserError
+from core.request import Request
 from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 SECRET = "the keeper hides a page"

@@ -15,12 +15,12 @@ import torch
 
 from app.engine.client import Runtime
 from app.engine.process import why_ended
-from core.ask import Request
 from core.config import Settings
 from core.errors import UserError
 from core.events import Failed, Finished
 from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
+from core.request import Request
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide

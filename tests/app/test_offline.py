@@ -17,7 +17,6 @@ from app.cli import parser
 from app.engine.client import Runtime
 from app.models.catalogue import ROOT, Models
 from app.web.models import models_html
-from core.ask import Request
 from core.config import Settings
 from core.errors import UserError
 from core.events import Finished
@@ -25,6 +24,7 @@ from core.hardware.gpus import imagined_hardware
 from core.model.store import embedded
 from core.model.store.catalogue import EMBEDDED
 from core.model.store.embedded import ensure_embedded
+from core.request import Request
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
@@ -72,7 +72,7 @@ def test_the_check_notices_what_is_asked(asked):
     """Without this the tests below would show nothing."""
     code = "import socket; socket.create_connection(('huggingface.co', 443))"
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    wait_until(asked.exists)
+    wait_until(lambda: asked.exists() and asked.read_text())  # opened, then written
     child.kill()
     child.wait()
     assert "huggingface.co" in asked.read_text()

@@ -8,7 +8,7 @@ import pytest
 
 from app.web import values
 from app.web.page import PANEL_S, Page
-from core.ask import Request
+from core.request import Request
 from tests.support.desks import card
 from tests.support.fake_runtime import SUMMARY, wait_until
 

@@ -86,7 +86,7 @@ def test_the_file_of_an_earlier_version_locks_what_a_person_changed_in_it_and_no
     preferences.choose("mode", "ngram")
     preferences.choose("seed", "7")
     again = started()
-    assert (again.settings.mode, again.settings.seed, again.origin("fit")) == ("ngram", 7, "default")
+    assert (again.settings.mode, again.settings.seed, again.origin("reading_mode")) == ("ngram", 7, "default")
     with pytest.raises(UserError, match="is fixed by"):
         again.choose("max_new_tokens", "64")
 
@@ -225,7 +225,7 @@ def test_every_key_of_the_file_is_on_the_page_with_what_it_does(desk):
 
 def test_what_the_engine_does_not_know_yet_waits_for_its_restart(desk, engine):
     desk.preferences.choose("temperature", "0.5")
-    desk.preferences.choose("fit", "sections")
+    desk.preferences.choose("reading_mode", "chunked")
     assert desk.engine_settings.unapplied == [] and 'data-act="apply"' not in "".join(
         Page(desk).render()["preferences"]
     )

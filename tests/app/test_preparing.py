@@ -14,9 +14,9 @@ from app.desk.answer_job import AnswerJob
 from app.engine.client import Runtime
 from app.store.history import History
 from app.web.regions import progress_html
-from core.ask import Request
 from core.config import Settings
 from core.events import Finished, Preparing
+from core.request import Request
 from tests.support.fake_runtime import wait_until
 
 SCRIPT = Path(__file__).resolve().parent.parent / "support" / "card_worker.py"

@@ -26,8 +26,8 @@ ONCE_READ = ("ready",)  # by the page itself
 MADE_OF = {
     "busy": ("answer", "comparing"),
     "shown_overflow": ("overflow", "book_id", "conversation_id"),
-    "card": ("book_id", "until"),
-    "room": ("book_id", "conversation_id", "until", "chapters", "ticked"),
+    "card": ("book_id", "spoiler_limit"),
+    "room": ("book_id", "conversation_id", "spoiler_limit", "chapters", "selected_chapters"),
 }
 
 
@@ -95,7 +95,7 @@ OTHERS = {
     "passage": ShownPassage(9, 3),
     "book_search": BookSearch("lamp", False, Places(((11, 15),), 1)),
     "chapters": (1, 2),
-    "ticked": (2,),
+    "selected_chapters": (2,),
     "comparing": ComparisonRun(3, 1.0),
     "shelf_search": "lamp",
     "kept": ReadingsUsage(9, 10, ()),
@@ -104,7 +104,7 @@ OTHERS = {
     "notice": Notice("Something."),
     "closable": True,
     "was_left": True,
-    "until": 1,
+    "spoiler_limit": 1,
 }
 
 
@@ -124,7 +124,8 @@ def test_a_field_that_changes_draws_the_regions_that_name_it_and_no_others(desk,
     assert again, "nobody shows it"
     desk.store.update(**{field: OTHERS[field]})
     page.render()
-    assert max(drawn.values()) <= 1 or field == "until", "once more; of another limit the card comes later"
+    # once more; of another limit the card comes later
+    assert max(drawn.values()) <= 1 or field == "spoiler_limit"
 
 
 def test_a_page_that_was_kept_up_shows_what_a_new_one_shows(desk, book):

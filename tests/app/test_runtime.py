@@ -16,12 +16,12 @@ import pytest
 
 from app.engine.client import Runtime
 from core import paths
-from core.ask import HistoryTurn, Request
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
+from core.request import HistoryTurn, Request
 from tests.support.fake_runtime import wait_until
 from tests.support.scripted_engine import BOOK, SCRIPT, last
 
@@ -268,7 +268,7 @@ def test_killed_app_leaves_no_engine_behind():
     code = (
         "import sys\n"
         f"sys.path.insert(0, {str(SCRIPT.parents[2])!r})\n"
-        "from app.engine.client import Runtime\nfrom core.ask import Request\n"
+        "from app.engine.client import Runtime\nfrom core.request import Request\n"
         "from core.config import Settings\nfrom core.events import Delta\n"
         f"r = Runtime(Settings(), worker=(sys.executable, {str(SCRIPT)!r}))\n"
         "for e in r.ask(Request('one')):\n"
@@ -305,9 +305,9 @@ def test_a_guest_waits_for_the_person_and_its_answer_begins_anew(make, monkeypat
     runtime = make()
     runtime.start()
     assert runtime.wait_ready(30)
-    guest = Request("from elsewhere", conversation_id="api-1", guest=True)
+    low_priority = Request("from elsewhere", conversation_id="api-1", low_priority=True)
     heard: list[object] = []
-    thread = threading.Thread(target=lambda: heard.extend(runtime.ask(guest)), daemon=True)
+    thread = threading.Thread(target=lambda: heard.extend(runtime.ask(low_priority)), daemon=True)
     thread.start()
     wait_until(lambda: sum(isinstance(one, Delta) for one in heard) > 3)
     mine = list(runtime.ask(Request("mine", conversation_id="1")))
@@ -325,7 +325,7 @@ def test_a_guest_that_is_stopped_ends_and_the_person_is_not_stopped_with_it(make
     runtime = make()
     runtime.start()
     assert runtime.wait_ready(30)
-    events = runtime.ask(Request("from elsewhere", conversation_id="api-1", guest=True))
+    events = runtime.ask(Request("from elsewhere", conversation_id="api-1", low_priority=True))
     while not isinstance(next(events), Delta):
         pass
     runtime.stop_guest()

@@ -79,14 +79,14 @@ def test_versions_are_indexed_in_a_file_from_before_and_leave_no_word_behind(tmp
     history = History(tmp_path / "c.db")
     talk = history.create("book").id
     history.add(talk, "user", "Who?")
-    number = history.add(talk, "assistant", "Quillfeather of old", extra={"until": 2})
+    number = history.add(talk, "assistant", "Quillfeather of old", extra={"spoiler_limit": 2})
     history.keep_version(talk, number)
     history.update(talk, number, "Nobody", state="finished", extra={})
     history._db.execute("INSERT INTO said(said) VALUES ('delete-all')")  # as an index without them
     history.close()
     again = History(tmp_path / "c.db")
     (found,) = again.search("quillfeather old")
-    assert (found.version, found.until, found.number, found.role) == (1, 2, 2, "assistant")
+    assert (found.version, found.spoiler_limit, found.number, found.role) == (1, 2, 2, "assistant")
     again.forget_book("book")
     assert again.search("quillfeather") == []
     again.close()
@@ -154,8 +154,8 @@ def test_what_is_being_written_and_what_was_replaced_is_not_found(tmp_path):
     number = history.add(talk, "assistant", "", state="writing")
     history.update(talk, number, "Perhaps Oddo", state="writing")
     assert history.search("oddo") == []
-    history.update(talk, number, "Certainly Oddo", state="finished", extra={"until": 3})
-    assert [one.until for one in history.search("certainly odd")] == [3]
+    history.update(talk, number, "Certainly Oddo", state="finished", extra={"spoiler_limit": 3})
+    assert [one.spoiler_limit for one in history.search("certainly odd")] == [3]
     history.update(talk, number, "Nobody", state="finished", extra={})
     assert history.search("oddo") == [] and history.search('no" OR "certainly') == []
     assert history.search("nobody") and history.search('"') == []

@@ -23,13 +23,13 @@ from app.store.library import Library
 from app.store.turns import displayed_text
 from app.web import regions
 from app.web.citations import Citations
-from core.ask import Request
 from core.config import Settings
 from core.conversation.retrieval_answering import quotation
 from core.documents.safely import read_safely
 from core.errors import DocumentError
 from core.events import Delta, Finished, Piece, Stats
 from core.evidence.support import UNSAID
+from core.request import Request
 from core.text.words import in_language, joined_sentences, localized
 from core.text.words import translated as _
 

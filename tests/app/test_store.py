@@ -16,10 +16,12 @@ def test_a_state_is_replaced_and_the_one_before_stays_what_it_was():
     store, seen = Store(), []
     before = store.state
     store.watch(lambda: seen.append(store.state))
-    after = store.update(lambda now: replace(now, ticked=(1,)), until=3)
-    assert (before, after) == (AppState(), AppState(ticked=(1,), until=3)) and seen == [after]
+    after = store.update(lambda now: replace(now, selected_chapters=(1,)), spoiler_limit=3)
+    assert (before, after) == (AppState(), AppState(selected_chapters=(1,), spoiler_limit=3)) and seen == [
+        after
+    ]
     with pytest.raises(FrozenInstanceError):
-        after.until = 4
+        after.spoiler_limit = 4
 
 
 def test_no_change_is_lost_between_threads():
@@ -41,7 +43,7 @@ def test_whoever_watches_may_look_and_change():
     """A watcher that waited for the lock would stand still for ever."""
     store = Store()
     store.watch(lambda: store.state.notice or store.say("Seen."))
-    store.update(until=1)
+    store.update(spoiler_limit=1)
     assert store.state.notice == Notice("Seen.")
 
 

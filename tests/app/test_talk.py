@@ -12,7 +12,6 @@ import pytest
 from app.cli import chat
 from app.cli.parser import build_parser
 from app.cli.printing import Stream, report
-from core.ask import Request
 from core.assembly.composition import Composer
 from core.cache.full import FullKVCache
 from core.config import Settings, load_settings
@@ -25,6 +24,7 @@ from core.events import Acceptance, Delta, Finished, Piece, ReadingStep, Stats, 
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning.planner import make_plan
+from core.request import Request
 from tests.support.fakes import CharTokenizer
 from tests.support.tiny import oracle, ours
 

@@ -11,9 +11,9 @@ import pytest
 from app.desk.answer_job import AnswerJob
 from app.store.history import History
 from app.web.regions import answer_html
-from core.ask import Request
 from core.conversation.session import Session
 from core.decoding.decoder import Round
+from core.request import Request
 from core.wire import from_line, pack, to_line, unpack
 from tests.support.fakes import CharTokenizer, FakeEngine
 from tests.support.told_books import inventing, long_book, style, telling, true_of

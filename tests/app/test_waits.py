@@ -21,11 +21,11 @@ from app.web.models import fetching_html, looking_html, model_files_html
 from app.web.page import Page
 from app.web.regions import header_html, moving_html, progress_html, stage_html
 from app.web.stats_panel import panel_html
-from core.ask import HistoryTurn, Request
 from core.config import Settings
 from core.events import Loading, Prefill, Preparing, ReadingStep, Stats
 from core.model.store.discovery import FoundModel, found_below
 from core.model.store.embedded import NAME as EMBEDDED
+from core.request import HistoryTurn, Request
 from core.sandbox.process import CallCancelled
 from tests.support.fake_runtime import wait_until
 
@@ -234,11 +234,11 @@ def test_the_meter_counts_what_would_be_sent(desk, engine):
     desk.questions.ask("Who?")
     wait_until(lambda: not desk.state.busy)
     sent, counted = engine.asked[-1], seen[0]
-    assert counted.ticked == sent.ticked == (2,)
-    assert (counted.book, counted.until, counted.fit, counted.keep_all) == (
+    assert counted.selected_chapters == sent.selected_chapters == (2,)
+    assert (counted.book, counted.spoiler_limit, counted.reading_mode, counted.forbid_truncation) == (
         sent.book,
-        sent.until,
-        sent.fit,
+        sent.spoiler_limit,
+        sent.reading_mode,
         True,
     )
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.ask import Params
 from core.assembly import models
 from core.assembly.cache_factory import CacheFactory
 from core.assembly.engines import build_engine
@@ -36,6 +35,7 @@ from core.planning.budget import KEPT_FREE, KV_ON_CHIP
 from core.planning.offers import choose_model
 from core.planning.plan import BudgetLine, Plan
 from core.planning.planner import make_plan
+from core.request import Params
 from core.text.words import GB
 from tests.support.tiny import PLAN, VOCAB, oracle
 

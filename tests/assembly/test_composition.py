@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.ask import Params
 from core.assembly.composition import Composer
 from core.backend.cpu.backend import CpuBackend
 from core.cache.base import KVShape
@@ -24,6 +23,7 @@ from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Round
 from core.planning.plan import Plan
+from core.request import Params
 from tests.support.tiny import PLAN
 
 SHAPE = KVShape(layers=1, kv_heads=1, head_dim=2)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from core.ask import Params
 from core.assembly.composition import Composer
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import products
@@ -24,6 +23,7 @@ from core.decoding.decoder import Round
 from core.hardware.cpu import cpu_flags
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
+from core.request import Params
 from core.selftest.random_model import RandomWeights, random_config
 from tests.support.quantized_inputs import KINDS, inputs, matrix
 from tests.support.tiny import PLAN, engine

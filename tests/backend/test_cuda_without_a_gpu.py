@@ -18,7 +18,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from core.ask import Params
 from core.assembly.models import new_backend
 from core.backend.cuda import pinned, streams
 from core.backend.cuda.backend import CudaBackend
@@ -28,6 +27,7 @@ from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.llama import LlamaModel
+from core.request import Params
 from tests.support import fake_cuda
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.fake_cuda import GIB, FakeCuda

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from core.ask import Params
 from core.backend.shared import library_attention
 from core.cache.base import KVCache, KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.decoding import decoder, sampling, verify
 from core.model.llama import LlamaModel
+from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.fake_cuda import FakeCuda
 from tests.support.flash_kernel import flash

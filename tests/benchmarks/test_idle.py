@@ -8,10 +8,10 @@ import pytest
 
 from app.engine.client import Runtime
 from benchmarks.speed.idle import PROGRAM
-from core.ask import Request
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.events import Delta, Finished
+from core.request import Request
 
 BOOK = Document("B", "", "txt", "Once.", (Section("I", 0, 5),), sha256="b")
 
@@ -29,7 +29,7 @@ def test_the_app_understands_all_that_the_scripted_engine_says(runtime):
     assert runtime.wait_ready(30), runtime.error
     assert runtime.card(BOOK)["tokens"] == 20000
     asked = Request("Go on from word 40", BOOK, conversation_id="c")
-    assert runtime.room(asked)["reading"] == "whole"
+    assert runtime.room(asked)["reading"] == "full"
     told = ""
     for event in runtime.ask(asked):
         if isinstance(event, Delta):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from core.ask import Params
 from core.cache.full import FullKVCache
 from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.config import MODES
 from core.model.llama import LlamaModel
+from core.request import Params
 from tests.support.dense_attention import dense
 from tests.support.engine_runs import PROMPT, run
 from tests.support.late_cache import LateBackend

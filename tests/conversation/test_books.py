@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.ask import HistoryTurn
 from core.conversation.books import LruCache
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
+from core.request import HistoryTurn
 from core.text.tokenizer import Frame
 from tests.support.fakes import CharTokenizer, FakeEngine
 from tests.support.talks import STYLE, ask, book, encoded, finished

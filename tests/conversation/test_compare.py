@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from core.ask import Request
 from core.conversation import turns
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
+from core.request import Request
 from core.wire import pack_ask, unpack_ask
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import TEXT, TinyTokenizer
@@ -29,7 +29,7 @@ def session() -> Session:
 
 
 def answer(session: Session, **choices):
-    *_, last = session.ask(Request("Who?", BOOK, "c", fit="whole", **choices))
+    *_, last = session.ask(Request("Who?", BOOK, "c", reading_mode="full", **choices))
     return last
 
 
@@ -51,10 +51,12 @@ def test_the_answer_is_judged_and_plain_decoding_writes_its_own(session, tempera
 def test_a_summary_told_in_one_go_is_judged_by_what_the_model_wrote(session):
     """What is shown of it may be the book's own sentences: those are nobody's tokens."""
     params = {**SHORT, "temperature": 0.0}
-    *_, first = session.ask(Request(None, BOOK, "c", fit="whole", params=params))
+    *_, first = session.ask(Request(None, BOOK, "c", reading_mode="full", params=params))
     assert first.stands and first.decoded and first.decoded != first.token_ids
     plainly = {**params, "mode": "autoregressive"}
-    *_, plain = session.ask(Request(None, BOOK, "c", fit="whole", params=plainly, compare=first.decoded))
+    *_, plain = session.ask(
+        Request(None, BOOK, "c", reading_mode="full", params=plainly, compare=first.decoded)
+    )
     judged = plain.stats.verified
     assert judged.tokens == len(first.decoded) and judged.mismatches == 0
 

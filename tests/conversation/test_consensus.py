@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from core.ask import Params
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
 from core.events import VerificationResult
+from core.request import Params
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, reader, shown, told
 from tests.support.talks import STYLE, ask, encoded, finished, make
@@ -67,7 +67,7 @@ def agreeing(replies: list[str], count: int = 3, **style):
 
 def test_more_answers_are_drawn_from_the_passage_that_says_it_and_the_one_they_agree_on_is_given():
     session, engine = agreeing([WELL, PLANK, SAME, PLANK])
-    events = ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.0, "seed": 7})
+    events = ask(session, told(), QUESTION, reading_mode="retrieval", params={"temperature": 0.0, "seed": 7})
     done = finished(events)
     assert done.text.split("\n\n")[0] == PLANK and shown(events) == done.text
     how = [(one.temperature, one.seed) for one in engine.params[-4:]]
@@ -83,14 +83,14 @@ def test_more_answers_are_drawn_from_the_passage_that_says_it_and_the_one_they_a
 
 def test_a_drawn_refusal_and_one_that_the_passage_does_not_bear_out_are_not_given():
     session, _engine = agreeing([PLANK, STYLE.refusal, "In Rome with Caesar.", "In Rome with Caesar."])
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.split("\n\n")[0] == PLANK
 
 
 def test_where_the_first_answer_does_not_count_those_that_are_drawn_still_may():
     """The likeliest answer of a model that does not doubt a passage may be beside the point."""
     session, _engine = agreeing([STYLE.refusal, PLANK, "In Rome with Caesar.", SAME])
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.split("\n\n")[0] in (PLANK, SAME)
     assert done.drawn["agreed"] < 0.5, "what does not count agrees with none"
 
@@ -104,7 +104,7 @@ def test_where_no_answer_counts_the_next_passage_is_asked():
         return encoded(next(order)) if priest else said(ids, params)
 
     session, _engine = make(reply, style=dataclasses.replace(STYLE, consensus=3))
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.startswith(PLANK), done.text
     assert done.stats.answers == 2 * 4, "what was drawn and not given counts as written"
     assert len(done.sources) == 2
@@ -116,10 +116,10 @@ def test_stopped_while_more_are_drawn_the_answer_that_is_there_is_given():
     def stop() -> bool:
         return len(engine.prompts) == before
 
-    ask(session, told(), QUESTION, fit="passages", conversation="to see how many are read")
+    ask(session, told(), QUESTION, reading_mode="retrieval", conversation="to see how many are read")
     before = len(engine.prompts) - 1  # the last but one that is drawn is stopped
     session, engine = agreeing([PLANK, WELL, WELL, WELL])
-    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=stop))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", should_stop=stop))
     assert done.text.split("\n\n")[0] == PLANK and done.reason == "stop"
     assert len(engine.prompts) == before
 
@@ -134,14 +134,16 @@ def test_an_answer_that_is_judged_is_judged_in_its_passage_by_the_law_it_was_dra
 
     monkeypatch.setattr("core.conversation.turns.Turns.judged", judge)
     session, _engine = agreeing([WELL, PLANK, SAME, PLANK])
-    first = finished(ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.0, "seed": 7}))
+    first = finished(
+        ask(session, told(), QUESTION, reading_mode="retrieval", params={"temperature": 0.0, "seed": 7})
+    )
     session, _engine = agreeing([WELL, WELL, WELL, WELL])
     plain = finished(
         ask(
             session,
             told(),
             QUESTION,
-            fit="passages",
+            reading_mode="retrieval",
             params={"temperature": 0.0, "seed": 7, "mode": "autoregressive"},
             compare=first.decoded,
             drawn=first.drawn,
@@ -153,5 +155,5 @@ def test_an_answer_that_is_judged_is_judged_in_its_passage_by_the_law_it_was_dra
     assert plain.stats.verified.tokens == len(first.decoded)
     judged.clear()
     session, _engine = agreeing([WELL, WELL, WELL, WELL])
-    ask(session, told(), QUESTION, fit="passages", compare=first.decoded)
+    ask(session, told(), QUESTION, reading_mode="retrieval", compare=first.decoded)
     assert judged == [], "of an answer of an earlier version nobody knows how it was drawn"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import Request
 from core.conversation.contexts import ContextShelf
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Finished
+from core.request import Request
 from tests.support.fakes import FakeContext
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import BOOK, TinyTokenizer, fed
@@ -37,18 +37,22 @@ def session(request: pytest.FixtureRequest) -> Session:
     )
 
 
-def ask(session: Session, book: Document, *, guest: bool, question: str = "Who?", **params) -> Finished:
-    asked = Request(question, book, "api" if guest else "mine", guest=guest, params=PARAMS | params)
+def ask(
+    session: Session, book: Document, *, low_priority: bool, question: str = "Who?", **params
+) -> Finished:
+    asked = Request(
+        question, book, "api" if low_priority else "mine", low_priority=low_priority, params=PARAMS | params
+    )
     *_, last = session.ask(asked)
     assert isinstance(last, Finished)
     return last
 
 
 def test_the_open_book_stays_whatever_other_programs_read(session: Session):
-    assert fed(ask(session, BOOK, guest=False)) > 150
+    assert fed(ask(session, BOOK, low_priority=False)) > 150
     for other in (*OTHERS, *OTHERS):
-        ask(session, other, guest=True)
-    assert fed(ask(session, BOOK, guest=False)) <= FEW
+        ask(session, other, low_priority=True)
+    assert fed(ask(session, BOOK, low_priority=False)) <= FEW
 
 
 def test_an_answer_longer_than_the_open_books_cache_takes_another():
@@ -66,13 +70,13 @@ def test_an_answer_longer_than_the_open_books_cache_takes_another():
 
 def test_a_book_that_a_program_had_read_becomes_the_persons_when_they_open_it(session: Session):
     """It went with the next one that a program read, though the person had it open."""
-    ask(session, BOOK, guest=True)
-    assert fed(ask(session, BOOK, guest=False)) <= FEW, "what was read is shared"
+    ask(session, BOOK, low_priority=True)
+    assert fed(ask(session, BOOK, low_priority=False)) <= FEW, "what was read is shared"
     for other in OTHERS:
-        ask(session, other, guest=True)
-    assert fed(ask(session, BOOK, guest=False)) <= FEW
+        ask(session, other, low_priority=True)
+    assert fed(ask(session, BOOK, low_priority=False)) <= FEW
 
 
 def test_two_programs_share_what_was_read_of_one_book(session: Session):
-    ask(session, BOOK, guest=True)
-    assert fed(ask(session, BOOK, guest=True, question="Why?")) <= FEW
+    ask(session, BOOK, low_priority=True)
+    assert fed(ask(session, BOOK, low_priority=True, question="Why?")) <= FEW

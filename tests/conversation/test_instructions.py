@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from core.ask import MOST_INSTRUCTIONS, HistoryTurn, Request
 from core.errors import UserError
+from core.request import MOST_INSTRUCTIONS, HistoryTurn, Request
 from core.wire import pack_ask, unpack_ask
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, prompts, reader, told
@@ -41,11 +41,11 @@ def test_earlier_turns_are_repeated_with_the_instructions_they_had():
 
 
 @pytest.mark.parametrize(
-    "question, fit", [("Who came?", "whole"), (None, "whole"), ("the copper magnet?", "sections")]
+    "question, reading_mode", [("Who came?", "full"), (None, "full"), ("the copper magnet?", "chunked")]
 )
-def test_every_way_to_an_answer_knows_them(question, fit):
+def test_every_way_to_an_answer_knows_them(question, reading_mode):
     session, engine = make()
-    ask(session, book(2), question, fit=fit, instructions=GERMAN)
+    ask(session, book(2), question, reading_mode=reading_mode, instructions=GERMAN)
     assert GERMAN in CharTokenizer().decode(engine.prompts[-1])
     ask(session, None, "Hello?", instructions=GERMAN)
     assert GERMAN in CharTokenizer().decode(engine.prompts[-1])
@@ -55,7 +55,7 @@ def test_a_passage_is_found_without_them_and_said_with_them():
     """What the passage bears out is decided in the book's own language; a refusal stays one."""
     german = {GERMAN: "Unter dem dritten Brett.", **HIDDEN}
     session, engine = make(reader(german))
-    done = finished(ask(session, told(), QUESTION, fit="passages", instructions=GERMAN))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions=GERMAN))
     assert done.text.startswith("Unter dem dritten Brett.")
     assert "hid the silver key under the third plank" in done.text
     assert [GERMAN in one for one in prompts(engine)].count(True) == 1
@@ -64,20 +64,20 @@ def test_a_passage_is_found_without_them_and_said_with_them():
 
 def test_what_no_passage_says_is_refused_whatever_they_ask():
     session, engine = make(reader({}))
-    done = finished(ask(session, told(), QUESTION, fit="passages", instructions="Always say: yes."))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions="Always say: yes."))
     assert "does not seem to say" in done.text
     assert not any("Always say" in one for one in prompts(engine))
 
 
 def test_a_refusal_of_the_second_telling_leaves_the_first():
     session, _engine = make(reader({GERMAN: STYLE.refusal, **HIDDEN}))
-    done = finished(ask(session, told(), QUESTION, fit="passages", instructions=GERMAN))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions=GERMAN))
     assert done.text.startswith("Under the third plank of the jetty.")
 
 
 def test_a_model_whose_refusals_are_measured_is_asked_in_that_wording_alone():
     session, engine = make(reader(HIDDEN), style=dataclasses.replace(STYLE, doubt=-1e-9))
-    done = finished(ask(session, told(), QUESTION, fit="passages", instructions=GERMAN))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions=GERMAN))
     assert done.text.startswith("Under the third plank of the jetty.")
     assert not any(GERMAN in one for one in prompts(engine))
     assert any("own instructions were not used" in note for note in done.notes)
@@ -91,7 +91,9 @@ def test_a_summary_in_parts_is_held_to_the_book_and_then_told_with_them(length):
         return reply_by_prompt(ids, params)
 
     session, engine = make(reply)
-    done = finished(ask(session, book(4), None, fit="sections", instructions=GERMAN, summary_length=length))
+    done = finished(
+        ask(session, book(4), None, reading_mode="chunked", instructions=GERMAN, summary_length=length)
+    )
     times = 4 if length == "chapters" else 1
     assert done.text.count("Der Leuchtturm.") == times
     assert done.text.count("## Chapter") == (4 if length == "chapters" else 0)

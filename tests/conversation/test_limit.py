@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from core.ask import HistoryTurn
-from core.config import FITS, LENGTHS
+from core.config import LENGTHS, READING_MODES
 from core.conversation.part_summaries import PartSummaryStore
 from core.documents.document import Document, Section
 from core.errors import UserError
+from core.request import HistoryTurn
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import STYLE, ask, encoded, finished, make
 
@@ -59,29 +59,29 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("known", [False, True], ids=["fresh", "read before without a limit"])
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("fit", [*FITS, "slow auto", "auto by passages"])
-def test_nothing_behind_the_limit_is_read_or_shown(fit: str, question: str | None, known: bool):
+@pytest.mark.parametrize("reading_mode", [*READING_MODES, "slow auto", "auto by passages"])
+def test_nothing_behind_the_limit_is_read_or_shown(reading_mode: str, question: str | None, known: bool):
     """Notes, word indexes, plans and contexts of the whole book may be kept: none of them may leak."""
     book = marked()
-    style = replace(STYLE, part_tokens=500, whole_tokens=4000, passages=fit == "auto by passages")
-    options = {"read_whole_s": 0.0} if fit == "slow auto" else {}
+    style = replace(STYLE, part_tokens=500, whole_tokens=4000, passages=reading_mode == "auto by passages")
+    options = {"read_whole_s": 0.0} if reading_mode == "slow auto" else {}
 
     def reply(ids, params):
         prompt = CharTokenizer().decode(ids)
         return encoded(f"{MARKER} hid it." if MARKER in prompt else "Oddo hid the silver key of the ferry.")
 
     session, engine = make(reply, context_tokens=9000, style=style, notes=PartSummaryStore(), **options)
-    plainly = fit if fit in FITS else "auto"
+    plainly = reading_mode if reading_mode in READING_MODES else "auto"
     if known:
         for one in (None, "Who rowed the ferry?", "Where is the silver key?"):
-            for way in ("sections", "whole", "passages"):
-                ask(session, book, one, fit=way, conversation="before")
+            for way in ("chunked", "full", "retrieval"):
+                ask(session, book, one, reading_mode=way, conversation="before")
         assert MARKER.lower() in seen([], engine), "else this test shows nothing"
         engine.prompts.clear()
 
     events, said = [], ()
     for turn in (question, "And why did he?", None):
-        events += ask(session, book, turn, fit=plainly, until=KNOWN, history=said)
+        events += ask(session, book, turn, reading_mode=plainly, spoiler_limit=KNOWN, history=said)
         done = finished(events)
         said = (*said, HistoryTurn(turn or "Summarise this book", done.text, done.token_ids))
     assert engine.prompts
@@ -102,10 +102,10 @@ def test_a_summary_of_any_length_ends_at_the_limit(length: str):
         )
 
     session, engine = make(reply, context_tokens=9000, style=style, notes=PartSummaryStore())
-    whole = ask(session, marked(), None, fit="sections", summary_length=length)
+    whole = ask(session, marked(), None, reading_mode="chunked", summary_length=length)
     assert MARKER.lower() in seen(whole, engine), "else this test shows nothing"
     engine.prompts.clear()
-    known = ask(session, marked(), None, fit="sections", summary_length=length, until=KNOWN)
+    known = ask(session, marked(), None, reading_mode="chunked", summary_length=length, spoiler_limit=KNOWN)
     assert finished(known).text and MARKER.lower() not in seen(known, engine)
 
 
@@ -118,11 +118,11 @@ def test_the_book_ends_with_the_limit():
     assert len(marked().up_to(6).chapters) == 6
 
 
-@pytest.mark.parametrize("until", [0, 7, -1])
-def test_a_limit_that_is_no_chapter_is_refused_in_words(until: int):
+@pytest.mark.parametrize("spoiler_limit", [0, 7, -1])
+def test_a_limit_that_is_no_chapter_is_refused_in_words(spoiler_limit: int):
     session, _ = make()
     with pytest.raises(UserError, match="this book has 6"):
-        ask(session, marked(), "Who?", until=until)
+        ask(session, marked(), "Who?", spoiler_limit=spoiler_limit)
 
 
 def test_the_card_is_of_what_may_be_read():

@@ -15,7 +15,6 @@ import torch
 from app.desk.questions import too_many
 from app.desk.retelling import RETOLD_TOKENS, TRANSCRIPT
 from app.store.turns import retelling
-from core.ask import HistoryTurn, Request
 from core.assembly.engines import build_engine
 from core.build import open_session
 from core.config import Settings
@@ -30,6 +29,7 @@ from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
 from core.paths import ROOT
 from core.planning.offers import plan_model
+from core.request import HistoryTurn, Request
 from core.text.tokenizer import Tokenizer
 from tests.support.file_layouts import fetched, older_config, sharded_bin
 from tests.support.sentencepiece import TEXT, sentencepiece_folder
@@ -57,7 +57,7 @@ def asked(
     session: Session, book: Document, question: str, said: list[HistoryTurn], **more: object
 ) -> Finished:
     params = {"max_new_tokens": ANSWER, "seed": 1}
-    ask = Request(question, book, "talk", fit="whole", params=params, history=tuple(said), **more)
+    ask = Request(question, book, "talk", reading_mode="full", params=params, history=tuple(said), **more)
     done = list(session.ask(ask))[-1]
     assert isinstance(done, Finished), done
     return done
@@ -65,7 +65,9 @@ def asked(
 
 def room(session: Session, book: Document, question: str, said: list[HistoryTurn]) -> dict:
     params = {"max_new_tokens": ANSWER}
-    return session.room(Request(question, book, "talk", fit="whole", params=params, history=tuple(said)))
+    return session.room(
+        Request(question, book, "talk", reading_mode="full", params=params, history=tuple(said))
+    )
 
 
 @pytest.mark.slow
@@ -77,7 +79,7 @@ def test_twenty_follow_ups_read_the_book_once(session: Session, book: Document):
     proposed = 0
     for number, question in enumerate(QUESTIONS):
         assert too_many(room(session, book, question, said)) == 0
-        done = asked(session, book, question, said, keep_all=True)
+        done = asked(session, book, question, said, forbid_truncation=True)
         said.append(HistoryTurn(question, done.text, done.token_ids))
         stats = done.stats
         assert stats.mode == "triforce" and stats.new_tokens > 0 and done.text.strip()
@@ -90,18 +92,18 @@ def test_twenty_follow_ups_read_the_book_once(session: Session, book: Document):
     while not too_many(room(session, book, QUESTIONS[0], longer)):
         longer.append(said[len(longer) % len(said)])
     with pytest.raises(UserError, match="choose what is left out"):
-        asked(session, book, QUESTIONS[0], longer, keep_all=True)
+        asked(session, book, QUESTIONS[0], longer, forbid_truncation=True)
     before = "\n\n".join(f"- {one.question}\n{one.answer}" for one in longer[: len(longer) // 2])
     wish = Request(TRANSCRIPT.format(said=before), params={"max_new_tokens": RETOLD_TOKENS, "seed": 1})
     told = list(session.ask(wish))[-1]
     retold = [HistoryTurn(retelling(), told.text), *longer[len(longer) // 2 :]]
     assert told.text.strip() and told.stats.mode == "triforce" and told.stats.new_tokens <= RETOLD_TOKENS
     assert too_many(room(session, book, QUESTIONS[0], retold)) == 0
-    assert asked(session, book, QUESTIONS[0], retold, keep_all=True).text.strip()
+    assert asked(session, book, QUESTIONS[0], retold, forbid_truncation=True).text.strip()
 
     least = too_many(room(session, book, QUESTIONS[0], longer))
-    assert asked(session, book, QUESTIONS[0], longer[least:], keep_all=True).text.strip()
-    assert asked(session, book, QUESTIONS[0], [], keep_all=True).text.strip()
+    assert asked(session, book, QUESTIONS[0], longer[least:], forbid_truncation=True).text.strip()
+    assert asked(session, book, QUESTIONS[0], [], forbid_truncation=True).text.strip()
 
 
 def lwm(folder: Path) -> Path:
@@ -156,7 +158,7 @@ def test_ten_turns_with_a_model_in_the_files_of_lwm(
     proposed = 0
     for number in range(10):
         question = f"What did the keeper do on day {number}?"
-        done = asked(session, story, question, said, keep_all=True)
+        done = asked(session, story, question, said, forbid_truncation=True)
         said.append(HistoryTurn(question, done.text, done.token_ids))
         stats = done.stats
         assert stats.mode == "triforce" and stats.new_tokens > 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from core.ask import Request
 from core.cache.query_recorder import AttentionHead
 from core.config import MODES
 from core.conversation.attention_tracker import AttentionTracker, PassageSpans, stretches
@@ -17,6 +16,7 @@ from core.events import AttentionEvidence
 from core.evidence import passages as cutting
 from core.evidence.attention_evidence import strongest
 from core.evidence.passages import book_passages, sentence_spans
+from core.request import Request
 from tests.support.dense_attention import dense
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import TinyTokenizer
@@ -76,11 +76,14 @@ def test_events_say_what_dense_attention_says(mode: str):
         assert [share for _, share in event.places] == pytest.approx([share for _, share in want], abs=2e-4)
 
 
-@pytest.mark.parametrize("fit", ["whole", "sections"])
+@pytest.mark.parametrize("reading_mode", ["full", "chunked"])
 @pytest.mark.parametrize("mode", MODES)
-def test_answers_are_the_same_without(mode: str, fit: str):
+def test_answers_are_the_same_without(mode: str, reading_mode: str):
     """The setting changes what is said about an answer, never the answer."""
-    with_it, without = events_of(mode, fit=fit), events_of(mode, (), fit=fit)
+    with_it, without = (
+        events_of(mode, reading_mode=reading_mode),
+        events_of(mode, (), reading_mode=reading_mode),
+    )
     assert any(isinstance(event, AttentionEvidence) for event in with_it)
     assert not any(isinstance(event, AttentionEvidence) for event in without)
     assert with_it[-1].token_ids == without[-1].token_ids

@@ -38,12 +38,12 @@ def prompts(engine) -> list[str]:
     return [CharTokenizer().decode(ids) for ids in engine.prompts]
 
 
-@pytest.mark.parametrize("fit", ["auto", "passages", "sections"])
+@pytest.mark.parametrize("reading_mode", ["auto", "retrieval", "chunked"])
 @pytest.mark.parametrize("question", [END, "Wie geht die Geschichte aus?", "故事的结局是什么？"])
-def test_an_end_is_told_from_the_last_chapter(question: str, fit: str):
+def test_an_end_is_told_from_the_last_chapter(question: str, reading_mode: str):
     session, engine = make(style=READER)
     book = tale()
-    done = finished(ask(session, book, question, fit=fit))
+    done = finished(ask(session, book, question, reading_mode=reading_mode))
     assert "Ysolde" in done.text and not any(name in done.text for name in PEOPLE[:3])
     assert done.sources and all(source.startswith("Chapter 4") for source in done.sources)
     assert done.notes[0] == "This is how the book ends: told from Chapter 4."
@@ -53,7 +53,7 @@ def test_an_end_is_told_from_the_last_chapter(question: str, fit: str):
 
 def test_with_a_limit_the_end_is_that_of_what_may_be_read_and_says_so():
     session, engine = make(style=READER)
-    done = finished(ask(session, tale(), END, until=2))
+    done = finished(ask(session, tale(), END, spoiler_limit=2))
     assert "Mirabel" in done.text and "Tancred" not in done.text and "Ysolde" not in done.text
     assert done.notes[0] == "The end of what may be read, not of the book: told from Chapter 2."
 
@@ -97,7 +97,7 @@ def test_people_are_counted_without_the_model_each_with_a_sentence_of_the_book()
 
 def test_people_behind_the_limit_are_not_named():
     session, _ = make(style=READER)
-    done = finished(ask(session, tale(), WHO, until=2))
+    done = finished(ask(session, tale(), WHO, spoiler_limit=2))
     assert "Mirabel" in done.text and "Tancred" not in str(done) and "Ysolde" not in str(done)
 
 

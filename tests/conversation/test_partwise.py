@@ -9,7 +9,6 @@ import re
 
 import pytest
 
-from core.ask import Request
 from core.conversation.announcing import announces, plainly
 from core.conversation.characters import Introduction, introductions
 from core.conversation.naming import in_first_person, named, points_back
@@ -19,6 +18,7 @@ from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines as Lines
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, ReadingStep, SummaryDraft
+from core.request import Request
 from core.wire import pack, unpack
 from tests.support.talks import ask, finished, make
 from tests.support.told_books import long_book, stands_in, style, telling, true_of
@@ -95,7 +95,7 @@ def test_nothing_is_said_twice_while_it_is_told():
 def test_a_page_of_a_long_book_is_told_from_the_parts_that_its_sentences_stand_in():
     session, engine = make(telling(true_of), style=STYLE)
     book = long_book(12, 20)
-    plan = session.reading_plan(book, fit="sections")
+    plan = session.reading_plan(book, reading_mode="chunked")
     done = finished(ask(session, book, None, summary_length="paragraph"))
     assert 0 < len(engine.prompts) < len(plan.parts) / 2
     stands_in(book, done)
@@ -233,7 +233,7 @@ def test_the_story_begins_once_also_where_its_parts_were_told_before(tmp_path):
         told = [done.text[one.start : one.end] for one in done.stands if not one.quoted]
         assert len(told) > 2 and [announces(one) for one in told] == [True] + [False] * (len(told) - 1)
         stands_in(book, done)
-    end = finished(ask(session, book, "How does it end?", fit="sections"))
+    end = finished(ask(session, book, "How does it end?", reading_mode="chunked"))
     assert "Ysolde" in end.text and "begins" not in end.text, "what is told of an end does not begin"
 
 

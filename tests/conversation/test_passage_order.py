@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from core.ask import HistoryTurn
 from core.conversation.asking import asked_of_passage
+from core.request import HistoryTurn
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, told
 from tests.support.talks import STYLE, ask, finished, make
@@ -48,14 +48,14 @@ def doubting(
 def test_a_passage_that_the_model_doubts_gives_no_answer(likely: float, given: bool):
     """Greedy text does not tell it: a refusal of one in three is never written."""
     session, engine, heard = doubting(HIDDEN, {"third plank": likely})
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    text = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text
     assert text.startswith("Under the third plank" if given else "The book does not seem to say.")
     assert heard and all(one.endswith(REFUSAL) and QUESTION in one for one in heard)
 
 
 def test_a_doubted_passage_is_not_asked():
     session, engine, _ = doubting({**HIDDEN, "priest": LOST}, {"priest": -0.5})
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.startswith(HIDDEN["third plank"]) and done.sources == ("a passage of Chapter 1",)
     written = [one for one in prompts(engine) if one.endswith(QUESTION)]
     assert len(written) == 1 and "third plank" in written[0]
@@ -75,14 +75,14 @@ def test_a_doubted_passage_is_not_asked():
 def test_the_model_puts_the_passages_in_order(asked: dict, likely: dict, weights: dict, first: str):
     """The question is likelier behind the passage that answers it, and the refusal less so."""
     session, _, _ = doubting({**HIDDEN, "priest": LOST}, likely, asked, **weights)
-    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith(first)
+    assert finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text.startswith(first)
 
 
 @pytest.mark.parametrize(("margin", "given"), [(0.0, True), (0.5, False)])
 def test_a_question_no_likelier_behind_its_passage_than_behind_others_is_doubted(margin: float, given: bool):
     asked = {"third plank": -60.0}  # 50 behind the others
     session, _, _ = doubting(HIDDEN, {"third plank": -2.5}, asked, margin_weight=margin)
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    text = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text
     assert text.startswith("Under the third plank") is given
 
 
@@ -95,7 +95,7 @@ def test_a_passage_far_from_every_name_of_the_question_is_not_asked(
     """Another chapter tells of other ships. A name that the book does not know may be a slip."""
     book = told((FACTS[0], *["Nothing came to pass."] * chapters_between, FACTS[2]))
     session, _, _ = doubting(HIDDEN, {})
-    text = finished(ask(session, book, f"{QUESTION} Of {name}.", fit="passages")).text
+    text = finished(ask(session, book, f"{QUESTION} Of {name}.", reading_mode="retrieval")).text
     assert text.startswith(HIDDEN["third plank"] if given else "The book does not seem to say.")
 
 
@@ -103,30 +103,36 @@ def test_a_follow_up_is_about_the_names_of_the_question_before_it():
     book = told((FACTS[0], *["Nothing came to pass."] * 11, FACTS[2]))
     session, _, _ = doubting(HIDDEN, {})
     said = (HistoryTurn("What had Brandt?", "A key of copper.", (5,)),)
-    text = finished(ask(session, book, f"{QUESTION} Was it hers?", fit="passages", history=said)).text
+    text = finished(
+        ask(session, book, f"{QUESTION} Was it hers?", reading_mode="retrieval", history=said)
+    ).text
     assert text.startswith("The book does not seem to say.")
 
 
 def test_where_the_model_refuses_the_nearest_passages_are_shown_in_its_order():
     session, _, _ = doubting({}, {}, {"third plank": -20.0}, asked_weight=1.0)
-    text = finished(ask(session, told(), QUESTION, fit="passages")).text
+    text = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text
     assert text.index("Chapter 1:") < text.index("Chapter 2:")
 
 
 def test_what_was_read_to_be_put_in_order_is_not_read_again_to_answer():
     session, engine, heard = doubting(HIDDEN, {})
-    ask(session, told(), QUESTION, fit="passages")
+    ask(session, told(), QUESTION, reading_mode="retrieval")
     assert max(engine.fed[len(heard) :]) <= len(asked_of_passage(STYLE, QUESTION)) + 5
 
 
 def test_what_is_put_in_order_can_be_stopped():
     session, _, heard = doubting(HIDDEN, {})
-    done = finished(ask(session, told(), QUESTION, fit="passages", should_stop=lambda: len(heard) == 1))
+    done = finished(
+        ask(session, told(), QUESTION, reading_mode="retrieval", should_stop=lambda: len(heard) == 1)
+    )
     assert done.reason == "user" and not done.text and len(heard) == 1
     assert "Stopped in passage 2 of 4." in done.notes
 
 
 def test_a_model_whose_refusals_were_not_measured_is_not_asked_whether_it_doubts():
     session, _, heard = doubting(HIDDEN, {"third plank": 0.0}, doubt=None)
-    assert finished(ask(session, told(), QUESTION, fit="passages")).text.startswith("Under the third plank")
+    assert finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text.startswith(
+        "Under the third plank"
+    )
     assert not heard

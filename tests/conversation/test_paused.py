@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import Request
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Event, Finished, Prefill, ReadingStep
+from core.request import Request
 from tests.support.paused_sessions import STYLE, TEXT, opened
 
 BOOK = Document("B", "", "txt", TEXT, (Section("One", 0, len(TEXT)),), sha256="b")
@@ -18,12 +18,16 @@ SEGMENT = 256  # tokens of the engine's prefill segments
 
 
 def answer(
-    session: Session, question: str | None, *, fit: str = "whole", until: Callable[[list], bool] | None = None
+    session: Session,
+    question: str | None,
+    *,
+    reading_mode: str = "full",
+    until: Callable[[list], bool] | None = None,
 ) -> list[Event]:
     """The events; stopped when `until` says so of those before."""
     events: list[Event] = []
     params = {"max_new_tokens": 8, "temperature": 0.8, "seed": 5}
-    ask = Request(question, BOOK, "c", fit=fit, params=params)
+    ask = Request(question, BOOK, "c", reading_mode=reading_mode, params=params)
     for event in session.ask(ask, should_stop=lambda: until is not None and until(events)):
         events.append(event)
     return events
@@ -65,7 +69,7 @@ def test_a_paused_book_goes_on_in_the_same_process_behind_questions_from_passage
     """While a book is paused its passages can be asked: that must not cost what was read."""
     session = opened(tmp_path, STYLE)
     read = prefilled(answer(session, "Who writes?", until=half_read))
-    assert answer(session, "What did Mara write on the door?", fit="passages")[-1].reason != "user"
+    assert answer(session, "What did Mara write on the door?", reading_mode="retrieval")[-1].reason != "user"
     done = answer(session, "Who writes?")[-1]
     assert done.stats.reused_tokens >= read and done.stats.snapshot_tokens == 0
 
@@ -75,7 +79,9 @@ def test_a_paused_summary_goes_on_inside_the_part_it_was_in(tmp_path, restart: b
     """A part of a large model takes minutes to read; only whole parts used to be kept."""
     style = replace(STYLE, part_tokens=700, whole_tokens=700)
     session = opened(tmp_path, style)
-    paused = answer(session, None, fit="sections", until=lambda events: prefilled(events) >= 2 * SEGMENT)
+    paused = answer(
+        session, None, reading_mode="chunked", until=lambda events: prefilled(events) >= 2 * SEGMENT
+    )
     read = prefilled(paused)
     assert paused[-1].reason == "user" and read == 2 * SEGMENT
     session.save(should_stop=lambda: False)
@@ -83,7 +89,7 @@ def test_a_paused_summary_goes_on_inside_the_part_it_was_in(tmp_path, restart: b
         session.close()
         session = opened(tmp_path, style)
     first_part = []
-    for event in answer(session, None, fit="sections"):
+    for event in answer(session, None, reading_mode="chunked"):
         if isinstance(event, ReadingStep) and first_part:
             break
         first_part.append(event)
@@ -92,10 +98,12 @@ def test_a_paused_summary_goes_on_inside_the_part_it_was_in(tmp_path, restart: b
     assert fed[-1].total_tokens < len(TEXT) // 2 - read + 40
 
 
-@pytest.mark.parametrize("fit", ["whole", "sections"])
-def test_what_was_stopped_before_its_first_word_was_answered_from_nothing(tmp_path, fit):
+@pytest.mark.parametrize("reading_mode", ["full", "chunked"])
+def test_what_was_stopped_before_its_first_word_was_answered_from_nothing(tmp_path, reading_mode):
     """It said "Read for this answer: the whole book", of a book that was half read."""
     session = opened(tmp_path, STYLE)
-    stopped = answer(session, "Who?", fit=fit, until=lambda events: prefilled(events) >= SEGMENT)[-1]
+    stopped = answer(
+        session, "Who?", reading_mode=reading_mode, until=lambda events: prefilled(events) >= SEGMENT
+    )[-1]
     assert (stopped.reason, stopped.sources, stopped.token_ids) == ("user", (), ())
-    assert answer(session, "Who?", fit=fit)[-1].sources
+    assert answer(session, "Who?", reading_mode=reading_mode)[-1].sources

@@ -52,12 +52,12 @@ def plan(document: Document, **options):
 
 def test_short_book_is_read_whole():
     made = plan(book(50, 60))
-    assert (made.mode, made.tokens, len(made.parts)) == ("whole", 110, 1)
+    assert (made.mode, made.tokens, len(made.parts)) == ("full", 110, 1)
 
 
 def test_long_book_is_read_along_its_chapters():
     made = plan(book(90, 40, 50, 95))
-    assert made.mode == "sections"
+    assert made.mode == "chunked"
     assert [part.label for part in made.parts] == [
         "Chapter 1: Of 0",
         "Chapters 2–3: Of 1 to Of 2",
@@ -70,7 +70,7 @@ def test_long_book_is_read_along_its_chapters():
 def test_long_chapter_is_cut_at_paragraphs_into_even_pieces():
     """Cutting at a fixed length leaves a tail of a few words that is summarised like a chapter."""
     document = book(250)
-    made = plan(document, fit="sections")
+    made = plan(document, reading_mode="chunked")
     assert [part.label for part in made.parts] == [f"Chapter 1: Of 0, part {i} of 3" for i in (1, 2, 3)]
     assert all(80 <= part.tokens <= 90 for part in made.parts)
     assert all(document.text[part.start - 2 : part.start] == "\n\n" for part in made.parts[1:])
@@ -87,7 +87,7 @@ def test_every_word_is_read_exactly_once(lengths: list[int], paragraph: int, par
     if not sum(lengths):
         return
     document = book(*lengths, paragraph=paragraph)
-    made = plan(document, fit="sections", style=ReadingStyle(part_tokens=part_tokens))
+    made = plan(document, reading_mode="chunked", style=ReadingStyle(part_tokens=part_tokens))
     assert (
         " ".join(document.text[part.start : part.end] for part in made.parts).split() == document.text.split()
     )
@@ -111,13 +111,13 @@ def test_whole_is_refused_with_the_numbers():
     with pytest.raises(
         UserError, match=r"1,200 tokens; 900 fit .*1,000 less 100.*in parts, or fewer of its chapters"
     ):
-        plan(book(1200), fit="whole")
+        plan(book(1200), reading_mode="full")
 
 
 def test_whole_goes_beyond_what_auto_would_read_at_once():
     document = book(300, 300)
-    assert plan(document).mode == "sections"
-    assert plan(document, fit="whole").mode == "whole"
+    assert plan(document).mode == "chunked"
+    assert plan(document, reading_mode="full").mode == "full"
 
 
 def test_chapters_narrow_and_the_rest_is_named():
@@ -128,16 +128,16 @@ def test_chapters_narrow_and_the_rest_is_named():
 
 def test_ticked_chapters_alone_are_read_and_the_rest_is_named():
     document = book(50, 60, 70, 80, 90)
-    made = plan(document, ticked=(5, 1, 2))
-    assert made.mode == "sections" and made.tokens == 200
+    made = plan(document, selected_chapters=(5, 1, 2))
+    assert made.mode == "chunked" and made.tokens == 200
     assert made.left_out == ("Chapters 3–4: Of 2 to Of 3",)
     read = " ".join(document.text[part.start : part.end] for part in made.parts)
     assert "c2w" not in read and "c3w" not in read and "c0w0" in read and "c1w59" in read and "c4w89" in read
-    passages = plan(document, ticked=(1, 4), fit="passages")
+    passages = plan(document, selected_chapters=(1, 4), reading_mode="retrieval")
     assert [part.label for part in passages.parts] == ["Chapter 1: Of 0", "Chapter 4: Of 3"]
-    assert plan(document, ticked=(2,)).parts[0].label == "Chapter 2: Of 1"
+    assert plan(document, selected_chapters=(2,)).parts[0].label == "Chapter 2: Of 1"
     with pytest.raises(UserError, match="this book has 5"):
-        plan(document, ticked=(2, 6))
+        plan(document, selected_chapters=(2, 6))
 
 
 def test_front_and_back_matter_is_left_out_and_named():
@@ -180,7 +180,7 @@ def test_heading_of_a_part_belongs_to_the_chapter_after_it():
         kinds=("part", "chapter", "part", "chapter"),
     )
     assert [section.start for section in book_chapters(document)] == [0, document.sections[2].start]
-    made = plan(document, fit="sections")
+    made = plan(document, reading_mode="chunked")
     assert [part.label for part in made.parts] == [
         "Book One, chapter One: The Eve of the War",
         "Book Two, chapter One: Under Foot",
@@ -205,7 +205,7 @@ def test_heading_of_a_part_belongs_to_the_chapter_after_it():
 )
 def test_labels_read_like_a_table_of_contents(title: str, label: str):
     document = book(90, 90, 90, titles=(title, "B", "C"))
-    assert plan(document, fit="sections").parts[0].label == label
+    assert plan(document, reading_mode="chunked").parts[0].label == label
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_real_books_are_read_from_first_to_last_sentence(shared_data, name: str,
     document = read_document(shared_data / "books" / name)
     assert len(book_chapters(document)) == chapters
     made = plan(document, context_tokens=8192, style=ReadingStyle(part_tokens=1500, whole_tokens=1500))
-    assert made.mode == "sections"
+    assert made.mode == "chunked"
     assert sum(part.tokens for part in made.parts) == pytest.approx(made.tokens, rel=0.01)
     assert all(part.tokens <= 1.4 * 1500 for part in made.parts)
     assert min(part.tokens for part in made.parts) > 100

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from app.desk.questions import too_many
-from core.ask import HistoryTurn, Request
 from core.errors import UserError
+from core.request import HistoryTurn, Request
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import STYLE, ask, book, encoded, finished, make
 
@@ -22,11 +22,11 @@ def room_left(session, question: str | None, small, **options) -> dict:
 
 
 @pytest.mark.parametrize("instructions", ["", "Answer in German, briefly."])
-@pytest.mark.parametrize("chapters, fit", [(1, "auto"), (3, "sections")])
-def test_as_many_turns_are_dropped_as_were_said_to_be_too_many(chapters, fit, instructions):
+@pytest.mark.parametrize("chapters, reading_mode", [(1, "auto"), (3, "chunked")])
+def test_as_many_turns_are_dropped_as_were_said_to_be_too_many(chapters, reading_mode, instructions):
     """One token's difference, and the person is asked in vain, or not asked at all."""
     small, question = book(chapters), "And who left the copper magnet?"
-    options = {"fit": fit, "instructions": instructions}
+    options = {"reading_mode": reading_mode, "instructions": instructions}
     wide, _engine = make(context_tokens=4000)
     room = room_left(wide, question, small, **options)
     text, said = room["text"] + room["question"] + room["answer"], sum(room["turns"])
@@ -46,14 +46,14 @@ def test_whoever_wants_all_kept_is_told_rather_than_answered():
     full = room["text"] + sum(room["turns"]) + room["question"] + room["answer"] - 1
     session, engine = make(context_tokens=full)
     with pytest.raises(UserError, match="choose what is left out"):
-        ask(session, small, "Who?", history=SAID, params={"max_new_tokens": 64}, keep_all=True)
+        ask(session, small, "Who?", history=SAID, params={"max_new_tokens": 64}, forbid_truncation=True)
     assert not engine.prompts
 
 
 def test_passages_take_no_turns_and_no_book_takes_no_text():
     session, _engine = make(style=dataclasses.replace(STYLE, passages=True))
     room = room_left(session, None, book(2))
-    assert room["reading"] == "passages" and room["turns"] == []
+    assert room["reading"] == "retrieval" and room["turns"] == []
     assert room_left(session, None, None)["turns"] and room_left(session, None, None)["text"] < 20
 
 

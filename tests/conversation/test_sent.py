@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.ask import HistoryTurn, Request
 from core.cache.disk import SnapshotFolder
 from core.events import Finished
+from core.request import HistoryTurn, Request
 from tests.support.paused_sessions import STYLE, TEXT, opened
 from tests.support.talks import make
 from tests.support.tiny_tokenizer import TinyTokenizer
@@ -15,7 +15,7 @@ TOKENS = len(TEXT) + 1  # with the system's
 
 
 def put(session, question: str, *, text: str = TEXT, history: tuple[HistoryTurn, ...] = ()) -> Finished:
-    *_, last = session.ask(Request(question, None, "api", guest=True, text=text, history=history))
+    *_, last = session.ask(Request(question, None, "api", low_priority=True, text=text, history=history))
     assert isinstance(last, Finished)
     return last
 

@@ -8,13 +8,13 @@ import dataclasses
 
 import pytest
 
-from core.ask import HistoryTurn, Request
 from core.conversation.session import Session
 from core.conversation.time_estimates import TimeEstimate
 from core.conversation.verification import GreedyAgreement
 from core.engine import Done
 from core.errors import UserError
 from core.events import Delta, Prefill, Stats, VerificationResult
+from core.request import HistoryTurn, Request
 from tests.support.fakes import EOS, FAKE_PLAN, CharTokenizer, FakeEngine
 from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
@@ -153,8 +153,8 @@ def test_text_of_the_deltas_is_the_answer():
 
 def test_sampling_that_was_left_open_is_the_models_own():
     session, engine = make()
-    ask(session, book(), None, fit="whole", params={"repetition_penalty": 1.3, "top_p": 0.5})
-    ask(session, book(), None, fit="whole", params={"temperature": 0.9, "top_p": None})
+    ask(session, book(), None, reading_mode="full", params={"repetition_penalty": 1.3, "top_p": 0.5})
+    ask(session, book(), None, reading_mode="full", params={"temperature": 0.9, "top_p": None})
     asked = [(params.temperature, params.top_p, params.repetition_penalty) for params in engine.params]
     assert asked == [(STYLE.temperature, 0.5, 1.3), (0.9, STYLE.top_p, STYLE.repetition_penalty)]
 
@@ -239,7 +239,7 @@ def test_conversation_without_a_book():
 def test_whole_is_refused_before_anything_is_read():
     session, engine = make(context_tokens=1000)
     with pytest.raises(UserError, match="in parts") as refused:
-        ask(session, book(), None, fit="whole")
+        ask(session, book(), None, reading_mode="full")
     assert "--" not in str(refused.value), "on the page there are no options"
     assert not engine.prompts
 

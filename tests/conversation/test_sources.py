@@ -32,7 +32,7 @@ def framed(*lengths: int) -> Document:
 
 def parts_of(document: Document, tokens: int = 20):
     style = ReadingStyle(part_tokens=tokens)
-    return plan_reading(document, Words(), context_tokens=1000, style=style, fit="sections").parts
+    return plan_reading(document, Words(), context_tokens=1000, style=style, reading_mode="chunked").parts
 
 
 def test_all_of_a_long_book_is_counted_instead_of_named():
@@ -59,29 +59,35 @@ def test_a_chapter_in_pieces_is_whole_when_all_were_read_and_its_pieces_are_name
     assert source_names(document, parts[:2]) == ("Chapter 1", pieces[0].label)
 
 
-@pytest.mark.parametrize("fit", ["passages", "sections"])
-def test_an_answer_from_one_place_does_not_list_what_else_it_did_not_read(fit):
+@pytest.mark.parametrize("reading_mode", ["retrieval", "chunked"])
+def test_an_answer_from_one_place_does_not_list_what_else_it_did_not_read(reading_mode):
     """ "Not read: Header; Licence" stood under an answer from one passage, as if all else had been."""
     session, _engine = make(reply_by_prompt)
-    done = finished(ask(session, framed(400, 400), "Who is the keeper of the lighthouse?", fit=fit))
+    done = finished(
+        ask(session, framed(400, 400), "Who is the keeper of the lighthouse?", reading_mode=reading_mode)
+    )
     assert done.sources and not any("Not read" in note for note in done.notes)
 
 
 def test_chapters_that_were_not_chosen_are_named_also_under_an_answer_from_passages():
     session, _engine = make(reply_by_prompt)
-    for fit in ("passages", "sections"):
-        done = finished(ask(session, framed(400, 400, 400), "The keeper?", fit=fit, chapters=(1, 2)))
+    for reading_mode in ("retrieval", "chunked"):
+        done = finished(
+            ask(session, framed(400, 400, 400), "The keeper?", reading_mode=reading_mode, chapters=(1, 2))
+        )
         assert "Not read: Chapter 3." in done.notes
 
 
 def test_what_is_left_out_of_a_whole_reading_is_named():
     session, _engine = make(reply_by_prompt)
-    done = finished(ask(session, framed(16), "Who is the keeper?", fit="whole"))
+    done = finished(ask(session, framed(16), "Who is the keeper?", reading_mode="full"))
     assert any("Header" in note and "Licence" in note for note in done.notes)
 
 
 def test_passages_of_the_same_place_are_counted():
     """Two passages of a chapter were called one."""
     session, engine = make(reader({}))
-    done = finished(ask(session, framed(2000), "Who is the keeper of the lighthouse?", fit="passages"))
+    done = finished(
+        ask(session, framed(2000), "Who is the keeper of the lighthouse?", reading_mode="retrieval")
+    )
     assert done.sources == (f"{len(engine.prompts)} passages of Chapter 1",) and len(engine.prompts) > 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from core.ask import Request
 from core.conversation.part_summaries import PartSummaryStore
 from core.events import Delta, ReadingStep
+from core.request import Request
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt
 
@@ -24,7 +24,7 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert done.sources == ("all 4 chapters",)
     last = CharTokenizer().decode(engine.prompts[-1])
     assert all(f"about the {topic} alone" in last for topic in TOPICS)
-    assert done.plan["reading"]["mode"] == "sections"
+    assert done.plan["reading"]["mode"] == "chunked"
     assert [params.max_new_tokens for params in engine.params] == [60] * 4 + [512]
     assert engine.params[0].temperature == 0.1
 
@@ -88,7 +88,7 @@ def strict_reply(ids, params):
 def test_part_that_strays_from_its_text_is_asked_for_in_other_words_and_the_best_is_kept():
     store = PartSummaryStore()
     session, engine = make(strict_reply, style=STRICT, notes=store)
-    events = ask(session, book(2), None, fit="sections")
+    events = ask(session, book(2), None, reading_mode="chunked")
     readings = [
         e for e in events if isinstance(e, ReadingStep) and e.purpose == "part summary" and e.index == 1
     ]
@@ -105,7 +105,7 @@ def test_part_that_keeps_to_its_text_is_asked_for_once():
     session, engine = make(
         lambda ids, params: encoded("The lighthouse keeper came again and again."), style=faithful
     )
-    events = ask(session, book(2), None, fit="sections")
+    events = ask(session, book(2), None, reading_mode="chunked")
     assert [
         (e.index, e.attempt) for e in events if isinstance(e, ReadingStep) and e.purpose == "part summary"
     ][0] == (1, 1)
@@ -128,7 +128,7 @@ def test_echo_of_the_instruction_does_not_reach_the_whole_summary():
 def test_fresh_reads_every_part_again(tmp_path):
     session, engine = make(reply_by_prompt)
     ask(session, book(), None)
-    ask(session, book(), None, fresh=True)
+    ask(session, book(), None, ignore_cache=True)
     assert len(engine.prompts) == 10
 
 

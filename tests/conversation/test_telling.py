@@ -9,13 +9,13 @@ import re
 
 import pytest
 
-from core.ask import Request
 from core.conversation.grounding import TellableSpan, fewer, whole_sentences
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
 from core.events import Delta, ReadingStep
 from core.evidence.support import Evidence
+from core.request import Request
 from core.text.levelled import LevelledText
 from tests.support.fakes import CharTokenizer
 from tests.support.talks import ask, encoded, finished, make, turns
@@ -120,7 +120,7 @@ def test_a_stopped_summary_goes_on_with_its_lines(tmp_path):
 
 def test_a_limit_binds_the_summary():
     session, _ = make(inventing, style=style("own"))
-    done = finished(ask(session, long_book(), None, until=2))
+    done = finished(ask(session, long_book(), None, spoiler_limit=2))
     assert "Oddo" in done.text and "Tancred" not in done.text
 
 
@@ -133,7 +133,7 @@ def test_of_a_book_told_in_one_go_every_sentence_stands_in_it():
     book = long_book()
     events = ask(session, book, None)
     done = finished(events)
-    assert len(engine.prompts) == 1 and done.plan["reading"]["mode"] == "whole"
+    assert len(engine.prompts) == 1 and done.plan["reading"]["mode"] == "full"
     assert "Oddo rowed all of the barrels" in done.text
     assert "Gatsby" not in done.text and "wedding" not in done.text and "And so he" not in done.text
     stands_in(book, done)
@@ -197,9 +197,9 @@ def test_a_summary_that_is_stopped_stays_as_far_as_it_came():
 
 def test_a_book_that_takes_too_long_to_read_in_one_go_is_told_in_parts():
     book, notes = long_book(), []
-    for fit, limit in (("auto", 0.0), ("whole", 0.0), ("auto", 1e9)):
+    for reading_mode, limit in (("auto", 0.0), ("full", 0.0), ("auto", 1e9)):
         session, engine = make(inventing, **IN_ONE_GO, read_whole_s=limit)
-        done = finished(ask(session, book, None, fit=fit))
+        done = finished(ask(session, book, None, reading_mode=reading_mode))
         notes.append((len(engine.prompts) > 1, any("part by part" in note for note in done.notes)))
         stands_in(book, done)
     assert notes == [(True, True), (False, False), (False, False)]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import Params
 from core.config import MODES
 from core.conversation.verification import verify_answer
 from core.decoding.verify import verify
 from core.engine import Engine
+from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.tiny import engine, oracle, ours
 

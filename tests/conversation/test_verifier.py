@@ -68,7 +68,7 @@ def test_all_passages_are_asked_and_the_likeliest_to_be_right_is_given(uses):
     """The first passage says something else; its answer was given before the others were asked."""
     session, _, judge = judging({**HIDDEN, "priest": LOST}, 0.5, 0.5, BORNE_OUT)
     uses(judge)
-    events = ask(session, told(), QUESTION, fit="passages")
+    events = ask(session, told(), QUESTION, reading_mode="retrieval")
     done = finished(events)
     read = [one for one in events if isinstance(one, ReadingStep)]
     assert len(read) == read[0].total and done.stats.answers == 3 * len(read)
@@ -80,7 +80,7 @@ def test_all_passages_are_asked_and_the_likeliest_to_be_right_is_given(uses):
 def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(uses, given, marked):
     session, _engine, judge = judging(HIDDEN, given, marked)
     uses(judge)
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     if given > 1:
         assert done.text.startswith("The book does not seem to say. Nearest passages:") and not done.stands
         return
@@ -98,7 +98,7 @@ def test_a_stop_between_passages_gives_nothing(uses):
     session, engine, judge = judging(HIDDEN, 0.0, 0.0)
     uses(judge)
     done = finished(
-        ask(session, told(), QUESTION, fit="passages", should_stop=lambda: len(engine.prompts) > 4)
+        ask(session, told(), QUESTION, reading_mode="retrieval", should_stop=lambda: len(engine.prompts) > 4)
     )
     assert done.reason == "user" and done.text == ""
 
@@ -106,7 +106,7 @@ def test_a_stop_between_passages_gives_nothing(uses):
 def test_where_nothing_is_said_the_nearest_passages_are_shown(uses):
     session, _engine, judge = judging({}, -9.0, 9.0)
     uses(judge)
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.startswith("The book does not seem to say. Nearest passages:") and "\n> " in done.text
 
 
@@ -114,7 +114,7 @@ def test_a_passage_is_read_once_for_all_that_is_asked_of_it(uses):
     """It was read again for its likelihoods, and once more for the first answer."""
     session, engine, judge = judging(HIDDEN, 0.0, 0.0)
     uses(judge)
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.startswith(HIDDEN["third plank"])
     assert sum(fed > 300 for fed in engine.fed) == len({tuple(one[:500]) for one in engine.prompts})
 
@@ -126,7 +126,7 @@ def test_a_passage_is_read_once_for_all_that_is_asked_of_it(uses):
 def test_odd_questions_are_answered_or_said_not_to_be(uses, question: str):
     session, _engine, judge = judging({}, 9.0, 9.0)
     uses(judge)
-    done = finished(ask(session, told(), question, fit="passages"))
+    done = finished(ask(session, told(), question, reading_mode="retrieval"))
     assert done.text.startswith("The book does not seem to say.")
 
 
@@ -134,7 +134,7 @@ def test_a_question_of_5000_words_is_refused_in_words(uses):
     session, _engine, judge = judging(HIDDEN, 0.0, 0.0)
     uses(judge)
     with pytest.raises(UserError, match="shorter question"):
-        ask(session, told(), "Where is the silver key? " * 1000, fit="passages")
+        ask(session, told(), "Where is the silver key? " * 1000, reading_mode="retrieval")
 
 
 def test_the_one_that_comes_with_the_program_knows_the_features():
@@ -161,7 +161,7 @@ def test_the_answers_of_one_passage_are_one_batch(uses):
 
     session, engine, judge = judging(reply, 0.0, 9.0)
     uses(judge)
-    done = finished(ask(session, told(), QUESTION, fit="passages"))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     assert done.text.startswith("In the well."), "two of three say so"
     assert done.drawn["temperature"] == 0.7 and done.stats.mode == "autoregressive"
 
@@ -177,7 +177,7 @@ def test_where_answers_are_checked_the_one_that_is_given_is(uses, monkeypatch):
     monkeypatch.setattr("core.conversation.turns.verify_answer", verify)
     session, _engine = make(reader(HIDDEN), style=JUDGED, verify=True)
     uses(Verifier(0.0, AGREED, 0.0, 9.0))
-    done = finished(ask(session, told(), QUESTION, fit="passages", params={"temperature": 0.0}))
+    done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", params={"temperature": 0.0}))
     assert checked == [(0.0, len(HIDDEN["third plank"]))]
     assert any(note.startswith("Checked against plain decoding") for note in done.notes)
     assert done.stats.verified.mismatches == 0

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.ask import HistoryTurn, Request
 from core.config import MODES
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.events import Delta, Finished
+from core.request import HistoryTurn, Request
 from core.stats import AnswerStats
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import BOOK, TEXT, TinyTokenizer, fed
@@ -78,7 +78,7 @@ def test_at_temperature_0_a_summary_is_told_alike_by_every_mode():
             ),
         )
         params = {"mode": mode, "max_new_tokens": 24, "temperature": 0.0}
-        events = list(session.ask(Request(None, BOOK, "c", fresh=True, params=params)))
+        events = list(session.ask(Request(None, BOOK, "c", ignore_cache=True, params=params)))
         told[mode] = [event.text for event in events if isinstance(event, Delta)]
         assert events[-1].stats.mode == mode and events[-1].stats.new_tokens > 24
         told[mode] = "".join(told[mode])

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.ask import Params
 from core.cache.query_recorder import AttentionHead, QueryRecorder
 from core.config import MODES
 from core.decoding.decoder import Round
 from core.engine import Engine
+from core.request import Params
 from tests.support.embedded import embedded
 from tests.support.greedy_answers import answer
 from tests.support.tiny import engine, oracle, ours

@@ -12,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.ask import Params
 from core.config import MODES
 from core.conversation.verification import NEAR_TIE, gap, verify_answer
 from core.decoding.sampling import Sampling
 from core.engine import Engine
 from core.paths import ROOT
+from core.request import Params
 from tests.support.embedded import kv_in_8_bits, low_precision
 from tests.support.greedy_answers import answer
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from core.ask import Params
 from core.backend.shared.transfer import to_device, to_host
 from core.config import MODES
 from core.decoding import sampling
@@ -18,6 +17,7 @@ from core.decoding.sampling import Sampling
 from core.decoding.verify import Draft, Verdict, sample_token, verify
 from core.model import cuda_graphs, llama
 from core.model.llama import LlamaModel
+from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.far import Far, far_away
 from tests.support.laws import EXACT, LEVELS

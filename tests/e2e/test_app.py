@@ -137,8 +137,8 @@ def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, samp
     page.wait_for_selector(".card h2")
     page.select_option("#from-chapter", label="3. Thursday")
     page.select_option("#summary-length", label="By chapters")
-    page.select_option("select[data-act=fit]", "sections")
-    page.wait_for_selector("select[data-act=fit] option[value=sections][selected]", state="attached")
+    page.select_option("select[data-act=reading-mode]", "chunked")
+    page.wait_for_selector("select[data-act=reading-mode] option[value=chunked][selected]", state="attached")
     page.click(".topbar-tools [data-toggle=settings]")
     page.fill("#set-temperature", "0.9")
     page.press("#set-temperature", "Enter")
@@ -147,7 +147,7 @@ def test_chapters_fit_and_settings_reach_the_engine(serve, open_page, drop, samp
     page.click("#summarize")
     page.wait_for_selector("#turns .answer footer")
     asked = fake.asked[0]
-    assert asked.chapters == (3, 8) and asked.fit == "sections" and asked.params["temperature"] == 0.9
+    assert asked.chapters == (3, 8) and asked.reading_mode == "chunked" and asked.params["temperature"] == 0.9
     assert asked.summary_length == "chapters"
     assert {"max_new_tokens", "mode", "seed"} <= asked.params.keys() and "top_p" not in asked.params
 

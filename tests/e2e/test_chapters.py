@@ -30,7 +30,7 @@ def test_ticks_choose_what_is_read_and_told(tree):
     page.check(".tree input >> nth=3")
     page.click("[data-act=tell-ticked]")
     wait_until(lambda: desk.books.turns and not desk.state.busy)
-    assert desk.engine.asked[-1].ticked == (2, 4)
+    assert desk.engine.asked[-1].selected_chapters == (2, 4)
     page.wait_for_selector(".tree li:has-text('summarised') >> nth=1")
     assert page.locator(".tree li:has-text('summarised')").count() == 2
     page.click("[data-act=untick]")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from core.ask import Request
+from core.request import Request
 from tests.support.accessibility import problems
 from tests.support.browsing import ask
 from tests.support.fake_runtime import ANSWER, FakeRuntime

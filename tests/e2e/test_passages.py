@@ -93,15 +93,17 @@ def test_from_passages_or_all_of_it_at_any_time(serve, open_page, drop, sample, 
     monkeypatch.setenv("SCRIPT_ANSWER", BIRD)
     page = open_page(serve(engine))
     drop(page, sample)
+    way = "select[data-act=reading-mode]"
     page.wait_for_selector(".two-ways")
     assert "can be paused" in page.inner_text(".two-ways")
     page.click(".two-ways button:has-text('Read it')")
     page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Read it')")
-    assert page.input_value("select[data-act=fit]") == "sections", "the scripted engine's context is small"
+    # the scripted engine's context is small
+    assert page.input_value(way) == "chunked"
     read = ask(page, "Who is Mr. Tull, the stationmaster?")
     assert read and page.locator("#turns .answer .text blockquote").count() == 0
-    page.select_option("select[data-act=fit]", "passages")
-    page.wait_for_selector("select[data-act=fit] option[value=passages][selected]", state="attached")
+    page.select_option(way, "retrieval")
+    page.wait_for_selector(f"{way} option[value=retrieval][selected]", state="attached")
     assert ask(page, QUESTION).startswith("It is a wren")
     assert page.locator("#turns .answer >> nth=1 >> .text blockquote").count() == 1
 

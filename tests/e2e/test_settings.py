@@ -68,7 +68,11 @@ def test_what_is_asked_at_once_is_asked_with_what_was_chosen(serve, open_page, d
     page.press("#question textarea", "Enter")
     page.wait_for_selector("#turns .answer footer >> nth=1")
     summary, question = fake.asked
-    assert summary.summaries == "own" and question.until == 2 and question.question == "Who keeps the clocks?"
+    assert (
+        summary.summaries == "own"
+        and question.spoiler_limit == 2
+        and question.question == "Who keeps the clocks?"
+    )
 
 
 def after_a_while(do):

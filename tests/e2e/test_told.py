@@ -26,7 +26,7 @@ def test_acceptance_moves_while_a_summary_is_told(launch, open_page, drop, sampl
     """The main job on the model that comes with the program: the book's own sentences at once, then told in
     their place by TriForce, with the figures of every level.
     """
-    page = visited(open_page, launch(fit="auto", max_new_tokens=512).url)
+    page = visited(open_page, launch(reading_mode="auto", max_new_tokens=512).url)
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     page.click("#summarize")
@@ -46,7 +46,7 @@ def test_the_questions_that_the_page_offers_are_told_with_the_panel_alive(launch
     """What is decoded streams, with acceptance and time between tokens; people are counted without a model,
     at once, and the panel says that nothing was decoded.
     """
-    page = visited(open_page, launch(fit="auto", max_new_tokens=512).url)
+    page = visited(open_page, launch(reading_mode="auto", max_new_tokens=512).url)
     drop(page, sample)
     page.wait_for_selector(".card-facts:has-text('tokens')")
     for question in ("How does it end?", "What is it about?"):

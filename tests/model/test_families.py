@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.ask import Params
 from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.config import MODES
@@ -19,6 +18,7 @@ from core.errors import UserError
 from core.model.config import load_config
 from core.model.gguf.folder import opened
 from core.model.loader import load_model
+from core.request import Params
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.tiny import VOCAB, engine, oracle, ours

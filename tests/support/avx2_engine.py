@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-from core.ask import Params
 from core.assembly.engines import build_engine
 from core.backend.cpu.native import attention, layers, products
 from core.config import MODES, Settings
@@ -26,6 +25,7 @@ from core.hardware.probe import probe
 from core.model.gguf.folder import opened
 from core.model.shapes import ModelShape
 from core.planning.planner import make_plan
+from core.request import Params
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import MIXED, wide
 

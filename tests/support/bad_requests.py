@@ -64,11 +64,11 @@ BAD = [
             {"stream_options": 0},
             {"triforce": {"spoil": True}},
             {"triforce": {"summary": "long"}},
-            {"triforce": {"until": 0}},
-            {"triforce": {"until": 99}},
+            {"triforce": {"spoiler_limit": 0}},
+            {"triforce": {"spoiler_limit": 99}},
             {"triforce": 3},
         )
     ),
     {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"summary": "page"}},
-    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"until": 1}},
+    {"model": "smollm2-135m-instruct", "messages": ask(), "triforce": {"spoiler_limit": 1}},
 ]

@@ -26,7 +26,7 @@ def put(tmp_path, name: str = "book.txt"):
 def card(desk: AppServices) -> dict | None:
     """What the engine says about the open book; None until it has said it."""
     book = desk.books.current
-    return desk.cards.of(book, desk.state.until) if book else None
+    return desk.cards.of(book, desk.state.spoiler_limit) if book else None
 
 
 def answers_of(desk: AppServices) -> ApiAnswers:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from core.ask import Params
 from core.decoding.context import Context
 from core.decoding.decoder import Round
 from core.engine import Done, Engine
+from core.request import Params
 from tests.support.tiny import VOCAB
 
 GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from core.ask import Request
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -29,6 +28,7 @@ from core.events import (
     Stats,
     VerificationResult,
 )
+from core.request import Request
 from core.stats import StatsRecorder
 from tests.support.at_work import at_work
 
@@ -86,7 +86,7 @@ class FakeRuntime:
         self.model_name = ""
         self.context_tokens = 8192
         self.stored_as, self.stored = "", 0
-        self.reading = "whole"
+        self.reading = "full"
         self.plan: dict | None = None
         self.asked: list[Request] = []
         self.renewed: list[object] = []
@@ -202,7 +202,7 @@ class FakeRuntime:
         """By words, as the card: what would be in the context for an answer."""
         if self.state not in ("ready", "busy"):
             raise UserError("The engine is not running.")
-        book = ask.book.up_to(ask.until) if ask.book else None
+        book = ask.book.up_to(ask.spoiler_limit) if ask.book else None
         return {
             "text": _tokens(book.text) if book else 0,
             "turns": [_tokens(one.question) + _tokens(one.answer) for one in ask.history],
@@ -338,10 +338,10 @@ def _tokens(text: str) -> int:
 
 def _by_chapters(ask: Request) -> Finished:
     """Each chapter that is asked for, told by its first words."""
-    chapters = ask.book.up_to(ask.until).chapters
+    chapters = ask.book.up_to(ask.spoiler_limit).chapters
     first, last = ask.chapters or (1, len(chapters))
     text, stands = "", []
-    for number in ask.ticked or range(first, last + 1):
+    for number in ask.selected_chapters or range(first, last + 1):
         one = chapters[number - 1]
         begun = ask.book.text[one.start : one.start + 30].split()
         said = f"Told of {one.title}: {' '.join(begun)}."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from core.ask import Params
 from core.decoding.branching import AnswerBranch
 from core.decoding.decoder import Round
 from core.engine import Done
 from core.events import Acceptance, DecodingStarted, Prefill, Stats
 from core.planning.plan import Plan
+from core.request import Params
 from core.text.tokenizer import Frame
 from tests.support.tiny import PLAN
 

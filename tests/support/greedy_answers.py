@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.ask import Params
 from core.decoding.decoder import Round
 from core.engine import Engine
+from core.request import Params
 
 
 def answer(machine: Engine, ids: list[int], params: Params) -> list[int]:

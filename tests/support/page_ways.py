@@ -27,12 +27,12 @@ TOLD = (
 class LongBook(FakeRuntime):
     """Says of every book that it is read in 75 parts, and a lot besides."""
 
-    def card(self, book, until=None):
+    def card(self, book, spoiler_limit=None):
         """See FakeRuntime."""
         notes = [f"Chapter {number} holds pictures whose text is not read. " * 2 for number in range(9)]
         parts = [f"Chapter {number}: The day of the long road" for number in range(1, 76)]
         said = {"fits": False, "share_of_context": 26.4, "parts": parts, "notes": notes}
-        return {**super().card(book, until), **said}
+        return {**super().card(book, spoiler_limit), **said}
 
 
 def begins(serve, open_page):
@@ -313,8 +313,8 @@ def _in(begin, code: str) -> list[str]:
     page.click("#tab-reader")
     page.wait_for_selector("#reader p[data-offset]")
     wrong += look(page, f"book-{code}", **folded_out(page, "panel"))
-    desk.engine.reading = "passages"
-    page.select_option("#ways select[data-act=fit]", "passages")
+    desk.engine.reading = "retrieval"
+    page.select_option("#ways select[data-act=reading-mode]", "retrieval")
     page.wait_for_selector("#meter .meter-words:not(:has(b))")
     return wrong + look(page, f"passages-{code}")
 

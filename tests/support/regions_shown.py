@@ -39,12 +39,12 @@ from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
 from app.web.streaming_text import LiveText
-from core.ask import Request
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.documents.finding import Finder
 from core.events import Loading, Piece, Prefill, ReadingStep, Stats
 from core.model.store import discovery
+from core.request import Request
 
 BAD = "\"'><script>alert(1)</script>"
 
@@ -99,7 +99,7 @@ PLAN = {"device": BAD, "dtype": BAD, "notes": [BAD], "budget": [{"name": BAD, "b
 ASKED = StoredTurn(0, "user", BAD, "finished", {"instructions": BAD, "since": 1, "told": BAD})
 
 
-ROOM = {"text": 9, "turns": [9], "question": 1, "answer": 1, "context": 20, "reading": "whole"}
+ROOM = {"text": 9, "turns": [9], "question": 1, "answer": 1, "context": 20, "reading": "full"}
 
 
 ANSWER = StoredTurn(
@@ -158,7 +158,7 @@ def every_region() -> list[str]:
         hits_html(Results(BAD, (ENTRY,), ((ENTRY, HEARD),), 1)),
         regions.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
-        regions.ways_html(CHAPTERS, fit="auto", until=1, busy=False),
+        regions.ways_html(CHAPTERS, reading_mode="auto", spoiler_limit=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
         crowded_html(ContextOverflow(Request(BAD), 1, 2, ROOM, True)),
         regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
@@ -194,8 +194,8 @@ def every_region() -> list[str]:
         plan_html(PLAN, model=BAD),
         reader_html(BOOK, ShownPassage(3, 4)),
         found_html(BOOK, BookSearch(BAD, True, Finder(BOOK.text).find(BAD, exact=True))),
-        tree_html(BOOK, {}, ShownPassage(), words=[3], ticked=(1,), told=(1,)),
-        tree_html(BOOK, {}, ShownPassage(), words=[3], ticked=(), told=(1,)),
+        tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(1,), told=(1,)),
+        tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(), told=(1,)),
         told_html(BOOK, ShownPassage(), {1: BAD}),
         marks_html(BOOK, (MARK,)),
     ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from core.ask import HistoryTurn, Request
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.events import Finished
+from core.request import HistoryTurn, Request
 from tests.support.fakes import CharTokenizer, FakeEngine
 
 STYLE = ReadingStyle(

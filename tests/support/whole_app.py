@@ -22,7 +22,7 @@ RESTING = (
     "import sys; from app.engine.client import Runtime\n"
     "Runtime.__init__.__kwdefaults__['worker'] = (sys.executable, 'tests/support/resting_worker.py')\n"
 ) + START
-GIVEN = {"port": 0, "threads": 2, "max_new_tokens": 48, "fit": "whole"}
+GIVEN = {"port": 0, "threads": 2, "max_new_tokens": 48, "reading_mode": "full"}
 
 
 def launched() -> Iterator[Callable]:

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from benchmarks.speed.tune import tuning_tables
-from core.ask import Params
 from core.assembly.engines import TuningBench
 from core.backend.base import DeviceMemory
 from core.cache.base import TargetKVCache
@@ -23,6 +22,7 @@ from core.model.llama import LlamaModel
 from core.planning import stored_facts
 from core.planning.plan import Plan
 from core.planning.tuned import SPECULATION, Tuned
+from core.request import Params
 from core.tuning.run_tuning import report_text, stored, tuning_json
 from core.tuning.tuner import FEW_SELECTIONS, LEAST_PROMPT, RACE_TURNS, Outcome, Tuner
 from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from core.ask import Params, Request
 from core.conversation.asking import AnswerRun
 from core.conversation.session import Session
 from core.documents import read_document
 from core.documents.document import Document
+from core.request import Params, Request
 
 QUESTIONS = Path(__file__).with_name("questions.json")
 ANSWERS = 10  # of each passage: the likeliest, and so many less one that are drawn
@@ -29,10 +29,11 @@ TOKENS = 32
 
 def passage_candidates(session: Session, book: Document, question: str) -> Iterator[dict[str, Any]]:
     """What is said from every passage that the question points at."""
-    ask = Request(question, book, conversation_id=question, fit="passages")
+    ask = Request(question, book, conversation_id=question, reading_mode="retrieval")
     run = AnswerRun(ask, Params(max_new_tokens=TOKENS, temperature=0.0, seed=1), lambda: False)
     passages = session._from_passages
-    events = passages.witnesses(run, passages.found(ask, session.reading_plan(book, fit="passages")))
+    plan = session.reading_plan(book, reading_mode="retrieval")
+    events = passages.witnesses(run, passages.found(ask, plan))
     while True:
         try:
             next(events)

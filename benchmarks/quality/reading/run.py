@@ -16,7 +16,6 @@ from typing import Any
 from benchmarks.lib.results import Table
 from benchmarks.quality.reading import scores
 from benchmarks.quality.reading.cases import Question, Story, document
-from core.ask import Params, Request
 from core.assembly.composition import Composer
 from core.config import load_settings
 from core.conversation.answering import generate_answer
@@ -30,6 +29,7 @@ from core.events import Finished
 from core.evidence.passages import Passage, book_passages
 from core.hardware.probe import probe
 from core.planning.offers import choose_model
+from core.request import Params, Request
 from core.text.prompt import build_prompt
 
 _ANSWER_TOKENS = 64
@@ -153,7 +153,7 @@ class Program:
             one.question,
             book,
             conversation_id=one.question,
-            fit="passages",
+            reading_mode="retrieval",
             params=self._greedy(_ANSWER_TOKENS),
         )
         done, seconds = self._done(ask)
@@ -188,7 +188,7 @@ class Program:
             one["question"],
             self._read(one["path"]),
             conversation_id=one["question"],
-            fit="passages",
+            reading_mode="retrieval",
             params=self._greedy(_ANSWER_TOKENS),
         )
         done, seconds = self._done(ask)
@@ -282,7 +282,7 @@ class Program:
                 return end.value
 
     def _by_words(self, ask: Request) -> list[tuple[Passage, float]]:
-        plan = self.session.reading_plan(ask.book, fit="passages")
+        plan = self.session.reading_plan(ask.book, reading_mode="retrieval")
         return self.session._from_passages.found(ask, plan)
 
     def _turn_to(self, ask: Request) -> None:

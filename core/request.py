@@ -68,36 +68,36 @@ class Request:
     """One question, or the wish for a summary (`question` None), about a book, or without one.
 
     `params`: fields of Params, those of the settings by `params_of`; what is left open is the model's own.
-    `history`: what was said before, oldest first. `chapters`: the first and the last that are read; `ticked`:
-    these alone are (1-based). `fresh`: read every part again, even when its summary is known. `until`: the
-    last chapter that may be read or shown (1-based), as if the book ended with it; None: there is no limit.
-    `summary_length`: one of core.config.LENGTHS. `guest`: another program asks, and what it reads gives way
-    to what the person reads. `instructions`: the person's own, for every answer ("answer in German,
-    briefly"). UserError where they are too long. `text`: what stands before the first question of a
-    conversation without a book, as it is; the reading of it is kept as a book's. `keep_all`: nothing is
-    answered rather than that the oldest of the history is left out. `compare`: the tokens of an answer that
-    was given to this question before: they are judged by plain decoding (Stats.verified) beside the answer.
-    `drawn`: how that was, by its Finished. `summaries`: one of core.config.SUMMARIES. `again`: another
-    telling is wanted than the one that is known.
+    `history`: what was said before, oldest first. `chapters`: the first and the last that are read;
+    `selected_chapters`: these alone are (1-based). `ignore_cache`: read every part again, even when its
+    summary is known. `spoiler_limit`: the last chapter that may be read or shown (1-based), as if the book
+    ended with it; None: there is no limit. `summary_length`: one of core.config.LENGTHS. `low_priority`:
+    another program asks, and what it reads gives way to what the person reads. `instructions`: the person's
+    own, for every answer ("answer in German, briefly"). UserError where they are too long. `text`: what
+    stands before the first question of a conversation without a book, as it is; the reading of it is kept as
+    a book's. `forbid_truncation`: nothing is answered rather than that the oldest of the history is left out.
+    `compare`: the tokens of an answer that was given to this question before: they are judged by plain
+    decoding (Stats.verified) beside the answer. `drawn`: how that was, by its Finished. `summaries`: one of
+    core.config.SUMMARIES. `again`: another telling is wanted than the one that is known.
     """
 
     question: str | None = None
     book: Document | None = None
     conversation_id: str = ""
     chapters: tuple[int, int] | None = None
-    ticked: tuple[int, ...] = ()
-    fit: str = "auto"
+    selected_chapters: tuple[int, ...] = ()
+    reading_mode: str = "auto"
     params: Mapping[str, Any] = field(default_factory=dict)
     history: tuple[HistoryTurn, ...] = ()
-    fresh: bool = False
-    until: int | None = None
+    ignore_cache: bool = False
+    spoiler_limit: int | None = None
     summary_length: str = "page"
     summaries: str = "auto"
     again: bool = False
-    guest: bool = False
+    low_priority: bool = False
     instructions: str = ""
     text: str = ""
-    keep_all: bool = False
+    forbid_truncation: bool = False
     compare: tuple[int, ...] = ()
     drawn: Mapping[str, Any] = field(default_factory=dict)
 
