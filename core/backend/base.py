@@ -106,7 +106,7 @@ class HostCopies(Protocol):
         ...
 
     def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """Device to host, likewise."""
+        """Device to host, as `to_device`: [rows, head_dim] or [heads, rows, head_dim]."""
         ...
 
     def mark(self) -> Mark:
@@ -167,8 +167,8 @@ class Backend(Protocol):
         ...
 
     def host_memory(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Host memory, page-locked where that makes copies faster and the system allows it. It holds zeros or
-        what its last user left. Raises MemoryError.
+        """Host memory of `shape` and `dtype`, page-locked where that makes copies faster and the system
+        allows it. It holds zeros or what its last user left. Raises MemoryError.
         """
         ...
 
@@ -188,8 +188,8 @@ class Backend(Protocol):
         ...
 
     def coded(self, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None) -> Linear:
-        """Prepares matrices that stay in codes, one above the other, for products with exactly their
-        weights.
+        """Prepares matrices [out, in] that stay in codes, one above the other, for products with exactly
+        their weights; `bias` has one number for each of all their rows.
         """
         ...
 
@@ -204,7 +204,9 @@ class Backend(Protocol):
         ...
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension."""
+        """x / sqrt(mean(x ** 2) + eps) * weight over the last dimension: x [..., width] in any dtype, weight
+        [width]. Returns the shape and dtype of x. arXiv 1910.07467.
+        """
         ...
 
     def in_one(
@@ -217,8 +219,8 @@ class Backend(Protocol):
         head_dim: int,
         eps: float,
     ) -> FusedLayers | None:
-        """Prepares a model's layers and the norm behind them for passes of few rows; None where the layers
-        are to be computed one by one.
+        """Prepares a model's layers and the norm behind them, `norm` [hidden], for passes of few rows; None
+        where the layers are to be computed one by one.
         """
         ...
 
@@ -275,7 +277,8 @@ class Backend(Protocol):
         sums: ScoreRequest | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`total`, which `attend_part` or this gave for the same queries, joined with attention over `length`
-        other keys, which every query sees. Written into `total`, which is returned.
+        other keys, which every query sees. Shapes as `attend_part` has them. Written into `total`, out [n,
+        heads, head_dim] and lse [n, heads], which is returned.
         """
         ...
 
@@ -302,7 +305,7 @@ class Backend(Protocol):
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
         """Does `run` a few times and records it: each call of what is returned repeats its operations on the
         same tensors and returns the same tensor with new contents. `run` must not read from the device, and
-        whatever varies must lie in tensors made before.
+        whatever varies must lie in tensors made before; it returns a tensor of one shape each time.
 
         None: the device cannot, or has no memory for it. Recordings share memory: only one may be at work.
         """

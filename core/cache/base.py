@@ -129,13 +129,27 @@ class GraphInputs(Protocol):
         """Where the first row of the next pass goes."""
         ...
 
-    def positions(self, n: int) -> torch.Tensor: ...
-    def in_place(self) -> InPlaceRows | None: ...
-    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None: ...
+    def positions(self, n: int) -> torch.Tensor:
+        """See KVCache.positions."""
+        ...
+
+    def in_place(self) -> InPlaceRows | None:
+        """See KVCache.in_place."""
+        ...
+
+    def passed(self, q: torch.Tensor, sums: ScoreRequest | None) -> None:
+        """See KVCache.passed."""
+        ...
+
     def attend(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
-    ) -> torch.Tensor: ...
-    def advance(self, n: int) -> None: ...
+    ) -> torch.Tensor:
+        """See KVCache.attend."""
+        ...
+
+    def advance(self, n: int) -> None:
+        """See KVCache.advance."""
+        ...
 
 
 class KeyHook(Protocol):
@@ -194,8 +208,8 @@ class TargetKVCache(KVCache, Protocol):
     def attend_later(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int
     ) -> None:
-        """As `attend`, of one chunk of a segment after the other; `attended` has the results when all have
-        come.
+        """As `attend`, q [n, heads, head_dim] and k, v [n, kv_heads, head_dim], of one chunk of a segment
+        after the other; `attended` has the results when all have come.
         """
         ...
 

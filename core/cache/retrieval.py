@@ -69,7 +69,7 @@ class RetrievalKVCache:
         return not self.ready or self.length - self._anchor > self.recent + self.chunk + self.tail_tokens
 
     def positions(self, n: int) -> torch.Tensor:
-        """Absolute positions: the keys are rotated as in the full cache."""
+        """See KVCache. Absolute positions: the keys are rotated as in the full cache."""
         return torch.arange(self.length, self.length + n, device=self.backend.device)
 
     def attend(

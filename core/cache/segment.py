@@ -56,8 +56,8 @@ class LayerBuffers:
         self.written = self._coming = self._fetch(0)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> tuple[Pair, int]:
-        """Rows [start, start + n) of the layer, which is the one at work from now on. Returns its rows from
-        `base` on and their number.
+        """Rows [start, start + n) of the layer, which is the one at work from now on; k and v [n, kv_heads,
+        width]. Returns its rows from `base` on and their number.
         """
         self._enter(self._place[layer])
         self._end, place = start + k.shape[0], self._place[layer] % 2
@@ -153,7 +153,9 @@ class WholeLayers:
         start: int,
         observer: KeyHook | None,
     ) -> torch.Tensor:
-        """Rows from `start` on over everything up to them."""
+        """Rows from `start` on, q [n, heads, head_dim] and k, v [n, kv_heads, head_dim], over everything up
+        to them. Returns [n, heads, head_dim].
+        """
         (keys, values), held = self.places.write(layer, start, k, v)
         out = self._backend.attend(q, keys, values, length=held, causal=True)
         if observer is not None:
@@ -217,7 +219,9 @@ class SweptLayers:
         start: int,
         observer: KeyHook | None,
     ) -> torch.Tensor:
-        """A segment of one chunk, over everything up to it."""
+        """A segment of one chunk, q [n, heads, head_dim] and k, v [n, kv_heads, head_dim], over everything up
+        to it. Returns [n, heads, head_dim].
+        """
         assert start == self._first, "further chunks come by `hold`"
         self.hold(layer, q, k, v, start, observer)
         return self.result(layer, start, k.shape[0])
@@ -231,7 +235,9 @@ class SweptLayers:
         start: int,
         observer: KeyHook | None,
     ) -> None:
-        """The next rows of the segment, from token `start` on, see the segment's own up to themselves."""
+        """The next rows of the segment, q [n, heads, head_dim] and k, v [n, kv_heads, head_dim] from token
+        `start` on, see the segment's own up to themselves.
+        """
         rows = slice(start - self._first, start - self._first + k.shape[0])
         if rows.start == 0:
             self._chunks = []

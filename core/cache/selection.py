@@ -25,13 +25,17 @@ class Policy(Protocol):
     """Chooses the chunks of one retrieval cache by what passes over its source looked like."""
 
     def tap(self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
-        """An observer (core.cache.base) of the last chunk of a prefill."""
+        """See KeyHook: q [n, heads, head_dim] and k [blocks, kv_heads, block_tokens, width] of the last chunk
+        of a prefill.
+        """
         ...
 
     def observe(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, *, start: int, length: int, own: int
     ) -> None:
-        """An observer of verification passes."""
+        """See KeyHook: q [n, heads, head_dim] and k [blocks, kv_heads, block_tokens, width] of passes that
+        verify.
+        """
         ...
 
     @property
@@ -174,7 +178,8 @@ class ByMass:
     def add(
         self, score: Score, layer: int, q: torch.Tensor, k: torch.Tensor, start: int, length: int
     ) -> None:
-        """One query's scores of one part of a layer's keys, `length` of them visible.
+        """One query's scores, q [heads, head_dim], of one part of a layer's keys, k [blocks, kv_heads,
+        block_tokens, width], `length` of them visible.
 
         The query's own row alone may begin inside a chunk; it has a mass, no mean.
         """

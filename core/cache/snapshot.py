@@ -44,8 +44,13 @@ _MOST_DESCRIPTION = 1 << 20
 class SnapshotSource(Protocol):
     """A KV cache whose rows can be read and written layer by layer; k and v are [n, kv_heads, width]."""
 
-    def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]: ...
-    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None: ...
+    def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [n, kv_heads, width] of tokens [start, start + n)."""
+        ...
+
+    def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Puts keys and values [n, kv_heads, width] where tokens [start, start + n) stand."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class StreamingKVCache:
         return self.length - self._evicted
 
     def positions(self, n: int) -> torch.Tensor:
-        """Slots, not positions in the conversation."""
+        """See KVCache. Slots, not positions in the conversation."""
         return torch.arange(self.kept, self.kept + n, device=self.backend.device)
 
     def attend(

@@ -22,7 +22,9 @@ from core.decoding.verify import Draft, sample_token, verify
 class DraftingModel(Protocol):
     """What a drafter needs of a model."""
 
-    def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor: ...
+    def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
+        """See LlamaModel.forward."""
+        ...
 
 
 class Drafter(Protocol):

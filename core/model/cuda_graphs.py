@@ -60,7 +60,7 @@ class ReplayedPass:
         self.replay: Replay | None = model.backend.capture(lambda: model.forward(self._ids, self._rows))
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: SlotCache) -> torch.Tensor:
-        """As LlamaModel.forward, over any cache with the memory that was recorded."""
+        """See LlamaModel.forward. Over any cache with the memory that was recorded."""
         self._ids.copy_(to_device(ids, self._ids.device))
         self._rows.place(*cache.place())
         logits = self.replay().clone()  # the next replay writes where this one did

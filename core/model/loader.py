@@ -236,7 +236,7 @@ class Weights:
         return name in self._files
 
     def tensor(self, name: str) -> torch.Tensor:
-        """The tensor as stored. Raises UserError when the checkpoint lacks it."""
+        """The tensor as stored, of its shape and dtype. Raises UserError when the checkpoint lacks it."""
         return self._file_of(name).get_tensor(self._stored[name])
 
     def shape(self, name: str) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ class RandomWeights:
         return False
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Of the size that the name means."""
+        """Random numbers of the shape that the name means."""
         c = self._config
         q, kv = c.heads * c.head_dim, c.kv_heads * c.head_dim
         sizes = {

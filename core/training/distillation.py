@@ -28,7 +28,9 @@ class DraftAgreement:
 
 
 def loss(network: DraftNetwork, laws: TargetProbs, dice: torch.Generator) -> torch.Tensor:
-    """Mean KL(target || draft) over all tokens, each at one of LAW_TEMPERATURES drawn by `dice`."""
+    """Mean KL(target || draft) over all tokens, each at one of LAW_TEMPERATURES drawn by `dice`: a scalar,
+    fp32.
+    """
     hidden = network(laws.ids).flatten(0, 1)
     choice = torch.randint(len(LAW_TEMPERATURES), hidden.shape[:1], generator=dice).to(hidden.device)
     temperature = torch.tensor(LAW_TEMPERATURES, device=hidden.device)[choice].unsqueeze(-1)

@@ -411,12 +411,12 @@ class PlainCopies:
         self.bytes_to_device = 0
 
     def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See Copies."""
+        """See HostCopies."""
         self.bytes_to_device += source.nbytes
         target.copy_(source)
 
     def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See Copies."""
+        """See HostCopies."""
         target.copy_(source)
 
     def mark(self) -> Mark:

@@ -22,9 +22,15 @@ class CompiledProducts(Protocol):
 
     def multiply(
         self, x: torch.Tensor, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None
-    ) -> torch.Tensor: ...
+    ) -> torch.Tensor:
+        """x [n, in] times the weights of all `parts`, one above the other, plus `bias` [out]. Returns [n,
+        out] in the dtype of x.
+        """
+        ...
 
-    def decode(self, planes: QuantizedMatrix, out: torch.Tensor, *, first: int) -> torch.Tensor: ...
+    def decode(self, planes: QuantizedMatrix, out: torch.Tensor, *, first: int) -> torch.Tensor:
+        """Rows [first, first + n) as numbers, written into `out` [n, in], which is returned."""
+        ...
 
 
 class Dequantizer:

@@ -62,26 +62,26 @@ class CudaCopies:
         self._stream = torch.cuda.Stream(device)
 
     def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See Copies."""
+        """See HostCopies."""
         self.bytes_to_device += source.nbytes
         self._copy(target, source)
 
     def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See Copies."""
+        """See HostCopies."""
         self._copy(target, source)
 
     def mark(self) -> Mark:
-        """See Copies."""
+        """See HostCopies."""
         event = torch.cuda.Event()
         event.record(self._stream)
         return event
 
     def wait(self, mark: Mark) -> None:
-        """See Copies."""
+        """See HostCopies."""
         torch.cuda.current_stream(self._device).wait_event(mark)
 
     def finish(self, mark: Mark) -> None:
-        """See Copies."""
+        """See HostCopies."""
         mark.synchronize()
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
@@ -98,8 +98,8 @@ class CudaCopies:
 def contiguous_runs(
     target: torch.Tensor, source: torch.Tensor
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs of contiguous pieces: torch would carry anything else through a temporary copy, and wait for
-    it.
+    """Pairs of contiguous pieces of two tensors of one shape [..., rows, width]: torch would carry anything
+    else through a temporary copy, and wait for it.
     """
     if target.is_contiguous() and source.is_contiguous():
         yield target, source

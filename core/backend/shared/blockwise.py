@@ -38,7 +38,8 @@ def attend_decoded(
     causal: bool,
     total: Part | None = None,
 ) -> Part:
-    """`attend` over rows of another type than q, a few thousand of which are numbers at a time. Joined into
+    """`attend` over rows of another type than q, a few thousand of which are numbers at a time; shapes as in
+    Backend.attend_part: q [n, heads, head_dim], k and v [blocks, kv_heads, block_tokens, width]. Joined into
     `total`, where there is one.
     """
     n, head_dim = q.shape[0], q.shape[-1]

@@ -25,7 +25,9 @@ _TOLERANCE = 3e-2  # of 16-bit kernels against fp32, for numbers around 1
 
 
 class LibraryKernel(Protocol):
-    """See above."""
+    """Attention of q [b, heads, n, d] over k and v [b, kv_heads, m, d], all of one dtype. causal: the last n
+    keys are the queries' own. Returns out [b, heads, n, d] and the log-sum-exp, fp32 [b, heads, n].
+    """
 
     def __call__(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
@@ -35,7 +37,7 @@ class LibraryKernel(Protocol):
 def by_flash_attn(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The flash-attn package, where the user has installed it
+    """See LibraryKernel. The flash-attn package, where the user has installed it
     (https://github.com/Dao-AILab/flash-attention).
     """
     from flash_attn import flash_attn_func
@@ -49,7 +51,9 @@ def by_flash_attn(
 def by_torch(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """torch's own flash kernel, which the public attention function hides together with its log-sum-exp."""
+    """See LibraryKernel. torch's own flash kernel, which the public attention function hides together with
+    its log-sum-exp.
+    """
     out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
     return out, lse
 
@@ -57,9 +61,9 @@ def by_torch(
 def by_efficient(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """torch's memory-efficient kernel, which its Windows wheels have where they lack the flash kernel. It
-    knows no groups: without a mask the queries of a group are rows of one head, with one each member of the
-    group sees the same keys once more, without a copy.
+    """See LibraryKernel. torch's memory-efficient kernel, which its Windows wheels have where they lack the
+    flash kernel. It knows no groups: without a mask the queries of a group are rows of one head, with one
+    each member of the group sees the same keys once more, without a copy.
     """
     b, heads, n, d = q.shape
     group = heads // k.shape[1]
@@ -91,8 +95,8 @@ def _efficient(
 def by_matmul(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Matrix products and a softmax in fp32, as many queries and keys at a time as memory allows: runs
-    anywhere, and never copies more than `_NUMBERS` keys.
+    """See LibraryKernel. Matrix products and a softmax in fp32, as many queries and keys at a time as memory
+    allows: runs anywhere, and never copies more than `_NUMBERS` keys.
     """
     b, heads, n, d = q.shape
     kv_heads, m = k.shape[1:3]

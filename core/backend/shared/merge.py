@@ -26,8 +26,8 @@ def merge(
 def merge_into(
     out: torch.Tensor, lse: torch.Tensor, other_out: torch.Tensor, other_lse: torch.Tensor
 ) -> None:
-    """As `merge`, into `out` and `lse` themselves, both fp32: nothing of their size is made on the way.
-    `other_out` may be of 16 bits.
+    """As `merge`, into `out` [n, heads, head_dim] and `lse` [n, heads] themselves, both fp32: nothing of
+    their size is made on the way. `other_out` may be of 16 bits.
     """
     total = torch.logaddexp(lse, other_lse)  # -inf of two that are
     top = torch.where(torch.isinf(total), torch.zeros_like(total), total)

@@ -61,7 +61,7 @@ class QuantizedMatrix:
         return sum(part.nbytes for part in self._tensors().values())
 
     def picked(self, rows: torch.Tensor | slice) -> QuantizedMatrix:
-        """Some of the rows, or all in another order."""
+        """Some of the rows, or all in another order: `rows` is int64 [n] or a slice. Returns n rows."""
         return replace(self, **{name: part[rows] for name, part in self._tensors().items()})
 
     def with_room_for(self, rows: int) -> QuantizedMatrix:

@@ -24,12 +24,12 @@ class ScaledProduct(Protocol):
 
 
 def by_bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """16-bit factors as they are, the sum as it was computed."""
+    """See ScaledProduct. 16-bit factors as they are, the sum as it was computed."""
     return torch.bmm(a, b, out_dtype=torch.float32)
 
 
 def by_float(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Copies of the factors in fp32: runs anywhere, reads the keys twice."""
+    """See ScaledProduct. Copies of the factors in fp32: runs anywhere, reads the keys twice."""
     return torch.bmm(a.float(), b.float())
 
 

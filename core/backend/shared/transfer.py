@@ -11,8 +11,8 @@ import torch
 
 
 def on_device(tensor: torch.Tensor) -> bool:
-    """Whether the host would wait for its numbers. What is to be computed may depend only on others; where it
-    would wait, more is computed instead.
+    """Whether the host would wait for the numbers of a tensor of any shape. What is to be computed may depend
+    only on others; where it would wait, more is computed instead.
     """
     return not tensor.is_cpu
 

@@ -21,7 +21,7 @@ _FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 def floats(raw: np.ndarray, kind: str, shape: tuple[int, ...]) -> torch.Tensor:
-    """A tensor that is stored as numbers, in its own dtype."""
+    """A tensor of `shape` that is stored as numbers, in its own dtype."""
     return torch.from_numpy(raw).view(_FLOATS[kind]).view(shape)
 
 

@@ -30,7 +30,7 @@ class GgufWeights:
         return "." in name and gguf_name(name) in self._file.tensors
 
     def tensor(self, name: str) -> torch.Tensor:
-        """The weight's numbers. Raises UserError when the file lacks it."""
+        """The weight's numbers, of the shape that the file says. Raises UserError when the file lacks it."""
         own = self._own(name)
         info = self._file.tensors[own]
         raw = self._file.raw(own)
@@ -69,7 +69,7 @@ class GgufWeights:
         return own
 
     def order(self, name: str, rows: int) -> torch.Tensor | None:
-        """The rows of q and k as checkpoints have them; None for all other weights."""
+        """Where each row of q and k stands that a checkpoint has, int64 [rows]; None for other weights."""
         heads = []
         for key in ("head_count", "head_count_kv"):
             given = self._file.metadata[f"{self._architecture}.attention.{key}"]
@@ -78,7 +78,9 @@ class GgufWeights:
 
 
 def rows_of_halves(name: str, family: str, heads: int, kv_heads: int, rows: int) -> torch.Tensor | None:
-    """Where in a GGUF the rows of the checkpoint's `name` stand; None where they are in the same order."""
+    """Where in a GGUF the rows of the checkpoint's `name` stand, int64 [rows]; None where they are in the
+    same order.
+    """
     part = name.split(".")[-2]
     if not FAMILIES[family].paired or part not in ("q_proj", "k_proj"):
         return None

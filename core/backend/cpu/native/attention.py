@@ -67,7 +67,9 @@ class NativeAttention:
 
     @staticmethod
     def lay_out(call: AttentionCall, k: torch.Tensor, v: torch.Tensor, *, n: int, length: int) -> None:
-        """Says where the rows of a cache lie, and how many of them are filled for how many queries."""
+        """Says where the rows of a cache lie, k and v [blocks, kv_heads, block_tokens, width], and how many
+        of them are filled for how many queries.
+        """
         block, head, row, number = strides = k.stride()
         assert strides == v.stride() and number == 1, f"{strides} is not the layout of a KV cache"
         size = k.element_size()
@@ -128,7 +130,9 @@ class NativeAttention:
 
     @staticmethod
     def takes_chunk(k: torch.Tensor, chunk: int) -> bool:
-        """Whether sums over so many of such keys at a time are for this kernel."""
+        """Whether sums over `chunk` keys at a time, of k [blocks, kv_heads, block_tokens, width], are for
+        this kernel.
+        """
         return _TILE % chunk == 0 and k.shape[2] % chunk == 0
 
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:

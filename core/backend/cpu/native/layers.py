@@ -76,7 +76,9 @@ class NativeLayers:
     def prepared(
         self, layers: Sequence[LayerParts], norm: torch.Tensor, heads: AttentionSizes, eps: float
     ) -> NativeModel | None:
-        """A model's layers and the norm behind them; None where one of them is not for this library."""
+        """A model's layers and the norm behind them, `norm` [hidden]; None where one of them is not for this
+        library.
+        """
         matrices = [part for one in layers for part in (one.qkv, one.out, one.gate_up, one.down)]
         kernels = {part.products if isinstance(part, QuantizedLinear) else None for part in matrices}
         even = norm.shape[0] % CHUNK == 0 and heads.head_dim in HEAD_DIMS
