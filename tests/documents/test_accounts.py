@@ -11,6 +11,9 @@ from tests.support.document_expectations import expectations, wrong
 from tests.support.documents_made import epub
 
 SHARED = (
+    "made-custom-outline-style.docx",
+    "made-style-based-on-heading.docx",
+    "made-word-book.rtf",
     "made-word-footnotes-24.docx",
     "robin-hood.pdf",
     "2city12.txt",

@@ -5,7 +5,16 @@ from __future__ import annotations
 from lxml import etree
 
 from core.documents.files.archive import SafeArchive
-from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
+from core.documents.formats.markup import (
+    Collector,
+    TableTags,
+    attribute,
+    local,
+    markup_events,
+    rows_to_lines,
+    text_of,
+    tree_of,
+)
 from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
@@ -14,6 +23,7 @@ _SKIPPED = frozenset(
     {"tracked-changes", "annotation", "note", "sequence-decls", "scripts", "font-face-decls", "forms"}
     | {"automatic-styles", "table-of-content", "alphabetical-index", "frame", "bookmark-ref"}
 )
+_TABLES = TableTags("table", "table-row", frozenset({"table-cell"}), "p", "line-break")
 _MOST_BYTES = 32 << 20
 
 
@@ -28,7 +38,9 @@ def read_odt(data: bytes, name: str) -> Manuscript:
                     "{name} is too large for an OpenDocument text. Save it as EPUB or PDF and open that."
                 ).format(name=name)
             )
-        found = _walked(tree_of(content))
+        root = tree_of(content)
+        rows_to_lines(root, _TABLES)
+        found = _walked(root)
     except (KeyError, etree.LxmlError, ValueError) as error:
         raise DocumentError(
             _(

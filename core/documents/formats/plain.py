@@ -37,6 +37,13 @@ def manuscript_of(
 ) -> Manuscript:
     """The paragraphs of a text. Title and author are looked for on its first lines when none are known."""
     blocks = [Block(part) for part in _paragraphs(text)]
+    return manuscript_of_blocks(blocks, format_, title=title, author=author, warnings=warnings)
+
+
+def manuscript_of_blocks(
+    blocks: list[Block], format_: str, *, title: str = "", author: str = "", warnings: tuple[str, ...] = ()
+) -> Manuscript:
+    """`manuscript_of` a text whose paragraphs are known."""
     printed, writer = _title_page(blocks)
     return Manuscript(format_, blocks, title=title or printed, author=author or writer, warnings=warnings)
 

@@ -75,6 +75,7 @@ _SPECIAL = re.compile(
 _FRAMED = re.compile(r"[—–-]\s*([^\W\d]+)\s*[—–-]\Z")  # "— I —", but not the page number "- 12 -"
 _ENDS_LIKE_PROSE = re.compile(r"[,;:\-]\Z")
 _MAX_CHARS = 120
+CELL_END = " | "  # between the cells of a table's row
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,12 @@ def _title_like(rest: str) -> bool:
     rest = rest.strip()
     if not rest:
         return True
-    return len(rest) <= 90 and not _ENDS_LIKE_PROSE.search(rest) and not rest[0].islower()
+    return (
+        len(rest) <= 90
+        and CELL_END not in rest
+        and not _ENDS_LIKE_PROSE.search(rest)
+        and not rest[0].islower()
+    )
 
 
 def to_number(text: str) -> int | None:
