@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.documents.pdf.page import LinePiece
-from core.documents.structure.headings import to_number
+from core.documents.structure.headings import read_heading, title_key, to_number
 
 _WINDOW = 12  # pages to either side that are compared
 _END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8})\W*\Z", re.I)
@@ -18,22 +18,32 @@ _END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8}
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """An outermost line of a page. `numbers`: (is roman, value - page index) of the numbers at its ends."""
+    """An outermost line of a page. `numbers`: (is roman, value - page index) of the numbers at its ends;
+    `label`: what it says if it may be the heading of a chapter ("chapter", 3).
+    """
 
     page: int
     side: str  # "top" | "bottom"
     line: LinePiece
     words: str
     numbers: tuple[tuple[bool, int], ...]
+    label: tuple[str, int] | None = None
+
+    def says_as(self, other: _Edge) -> bool:
+        """The same words; of two chapters' headings these are different ones."""
+        if self.label or other.label:
+            return self.label == other.label
+        return bool(self.words) and self.words == other.words
 
 
 def without_furniture(
-    pages: Sequence[list[LinePiece]], body_size: float
+    pages: Sequence[list[LinePiece]], body_size: float, named: Mapping[int, Collection[str]]
 ) -> tuple[list[list[LinePiece]], dict[int, str]]:
     """The pages without running heads and page numbers, and the printed page number of each page where one
     was found.
 
-    `pages` hold merged lines from top to bottom. At most two lines are taken from either end.
+    `pages` hold merged lines from top to bottom. At most two lines are taken from either end. `named`: the
+    titles that the outline has for a page, whose headings stay.
     """
     result = [list(lines) for lines in pages]
     printed: dict[int, str] = {}
@@ -43,7 +53,7 @@ def without_furniture(
         removed = 0
         for edge in _furniture(edges, counting, body_size):
             lines = result[edge.page]
-            if edge.line in lines:
+            if edge.line in lines and not _is_named(edge.line, lines, named.get(edge.page, ())):
                 lines.remove(edge.line)
                 removed += 1
             label = _label(edge, counting)
@@ -57,10 +67,28 @@ def without_furniture(
 def _edges(lines: list[LinePiece], page: int) -> list[_Edge]:
     ends = [("top", lines[0]), ("bottom", lines[-1])] if lines else []
     return [
-        _Edge(page, side, line, _words(line.text), _numbers(line.text, page))
+        _Edge(page, side, line, _words(line.text), _numbers(line.text, page), _heading_label(line.text))
         for side, line in ends
         if len(line.text) <= 110
     ]
+
+
+def _heading_label(text: str) -> tuple[str, int] | None:
+    heading = read_heading(text)
+    if heading is None or not heading.number or heading.word == "":
+        return None
+    return heading.word, heading.number
+
+
+def _is_named(line: LinePiece, page: Sequence[LinePiece], titles: Collection[str]) -> bool:
+    """The line, and no other of its page, is what the outline calls the page's heading."""
+    key = title_key(line.text)
+    mine = [
+        title for title in map(title_key, titles) if key and (key == title or (len(key) > 8 and key in title))
+    ]
+    return any(
+        not any(title_key(other.text) == title for other in page if other is not line) for title in mine
+    )
 
 
 def _words(text: str) -> str:
@@ -90,7 +118,7 @@ def _furniture(edges: list[_Edge], counting: set[tuple[bool, int]], body_size: f
             continue  # a chapter's title, even if it stands in the head's place
         around = (on_page.get((edge.side, edge.page + step)) for step in range(-_WINDOW, _WINDOW + 1) if step)
         near = [other for other in around if other and abs(other.line.y - edge.line.y) < 6]
-        same = sum(other.words == edge.words for other in near) if edge.words else 0
+        same = sum(edge.says_as(other) for other in near)
         numbered = any(number in counting for number in edge.numbers)
         only_number = re.fullmatch(
             r"[\W_]*(?:\d{1,4}|[ivxlc]{1,8})[\W_]*|(?:page|p\.|seite)\s*\d+(?:\s*(?:of|/|von)\s*\d+)?",

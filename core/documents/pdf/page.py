@@ -51,6 +51,8 @@ _CJK_SPACE = re.compile(f"(?<={CJK}) (?={CJK})")
 _CJK_GAP_SIZES = 1.0
 # a space this many times the font size may be the gap between columns
 _GAP_SIZES = 1.15
+# a crop box that leaves out less than this hides nothing
+_CUT_POINTS = 2.0
 # scanned lines are never quite level; a watermark across the page is far from it
 _SLANT_DEGREES = 25
 
@@ -80,11 +82,23 @@ class PageText:
         self.width, self.height = page.get_size()
         # letters of other lines, by their quarter turns against the clock; None is at a slant
         self.turned: Counter[int | None] = Counter()
+        self._crop = self._shown_part(page)
         self._text_page = page.get_textpage()
         self._chars = self._characters()
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
         self._left, self._right, self._bottom, self._top = (ctypes.c_double() for _ in range(4))
         self._matrix = pdfium_c.FS_MATRIX()
+
+    def _shown_part(self, page: pypdfium2.PdfPage) -> tuple[float, float, float, float] | None:
+        """Left, bottom, right and top of what the page shows; None where that is all of it."""
+        media, crop = page.get_mediabox(), page.get_cropbox()
+        left, bottom = max(media[0], crop[0]), max(media[1], crop[1])
+        right, top = min(media[2], crop[2]), min(media[3], crop[3])
+        cut = max(left - media[0], bottom - media[1], media[2] - right, media[3] - top) > _CUT_POINTS
+        if not cut or left >= right or bottom >= top:
+            return None
+        (x0, y0), (x1, y1) = self._shown(left, bottom), self._shown(right, top)
+        return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
 
     def close(self) -> None:
         """Free PDFium's copy of the page's text."""
@@ -104,7 +118,10 @@ class PageText:
         spans.append((start, len(self._chars)))
         if mixed:
             spans = [piece for span in spans for piece in self._level(*span)]
-        lines = [line for begin, end in self._without_gaps(spans) if (line := self._line(begin, end))]
+        spans = self._without_gaps(spans)
+        if self._crop:
+            spans = [self._cropped(*span) for span in spans]
+        lines = [line for begin, end in spans if (line := self._line(begin, end))]
         return mirrored(lines, self.width) if _reads_leftwards(self._chars) else lines
 
     # ---- characters ----
@@ -231,6 +248,26 @@ class PageText:
         }
         others = [gap for index, gap in gaps.items() if index != part]
         return gaps[part] > 0.08 * size and gaps[part] > max(others, default=0.0)
+
+    def _cropped(self, begin: int, end: int) -> tuple[int, int]:
+        """The span from its first to its last character inside the crop box; empty when there is none."""
+        filled = [index for index in range(begin, end) if not self._chars[index].isspace()]
+        if filled and self._is_shown(filled[0]) and self._is_shown(filled[-1]):
+            return begin, end
+        inside = [index for index in filled if self._is_shown(index)]
+        if not inside:
+            return begin, begin
+        first, last = inside[0], inside[-1] + 1
+        while begin < first < last and not self._chars[first - 1].isspace():
+            first += 1  # the rest of a word that the edge parts
+        while first < last < end and not self._chars[last].isspace():
+            last -= 1
+        return first, last
+
+    def _is_shown(self, index: int) -> bool:
+        left, bottom, right, top = self._crop
+        x, y = self._origin(index)
+        return left - 1 <= x <= right + 1 and bottom - 1 <= y <= top + 1
 
     # ---- gaps between columns ----
 

@@ -62,21 +62,22 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         pages = [page.lines for page in seen]
         known = _part_glued_words(pdf, pages)
         body = body_size(pages)
-        lines, printed = without_furniture([merged_pieces(page) for page in pages], body)
+        outline, labels = _structure(data, password, pdf)
+        outline = [_on_shown_page(entry, seen) for entry in outline]
+        named = _named(outline)
+        lines, printed = without_furniture([merged_pieces(page) for page in pages], body, named)
         unread = find_unread(pdf, seen, lines, name)
         warnings = unread.warnings()
         if ocr and unread.for_ocr:
             pages, said = _by_ocr(pdf, pages, unread, name, progress)
             warnings = (said, *unread.slanted_warning())
             known, body = vocabulary(pages), body_size(pages)
-            lines, printed = without_furniture([merged_pieces(page) for page in pages], body)
+            lines, printed = without_furniture([merged_pieces(page) for page in pages], body, named)
         else:
             unread.refuse(name)
             for number in unread.garbled:
                 pages[number], lines[number] = [], []
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
-        outline, labels = _structure(data, password, pdf)
-        outline = [_on_shown_page(entry, seen) for entry in outline]
     finally:
         pdf.close()
     kept = [_kept(page, clean) for page, clean in zip(pages, lines, strict=True)]
@@ -229,6 +230,14 @@ _Entry = tuple[str, int, int, float | None]  # title, level, page, y
 def _on_shown_page(entry: _Entry, seen: list[TurnedPage]) -> _Entry:
     """The entry, without its height on a page whose lines are not where the file has them."""
     return (*entry[:3], None) if entry[2] < len(seen) and seen[entry[2]].turned else entry
+
+
+def _named(outline: list[_Entry]) -> dict[int, list[str]]:
+    """The outline's titles by page."""
+    titles: dict[int, list[str]] = {}
+    for title, _level, page, _top in outline:
+        titles.setdefault(page, []).append(title)
+    return titles
 
 
 def _structure(

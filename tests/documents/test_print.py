@@ -1,0 +1,84 @@
+"""What printers leave on a page and what they hide: marks outside the crop box, running heads, headings."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from core.documents import Document, read_document
+from tests.support.printed_pages import column, printed_pdf
+
+WORDS = [
+    "rain",
+    "lake",
+    "house",
+    "nobody",
+    "went",
+    "came",
+    "the",
+    "of",
+    "and",
+    "long",
+    "winter",
+    "door",
+    "any",
+]
+
+
+def prose(page: int, lines: int = 20) -> list[str]:
+    """Lines of one length or nearly, alike on no two pages."""
+    drawn = random.Random(page)
+    return [" ".join(drawn.choices(WORDS, k=14))[:60].rpartition(" ")[0] for _line in range(lines)]
+
+
+def read(folder: Path, data: bytes) -> Document:
+    path = folder / "book.pdf"
+    path.write_bytes(data)
+    return read_document(path)
+
+
+def titles(document: Document) -> list[str]:
+    return [section.title for section in document.chapters]
+
+
+def test_text_outside_the_crop_box_is_not_read(tmp_path: Path):
+    """Printer's marks stood in the middle of sentences that run over a page's end: "har- 11 bours"."""
+    marks = [(150, 570, "robin.indd 11"), (200, 20, "11"), (10, 300, "left"), (395, 300, "right")]
+    first = column(["went on and", *prose(1), f"{prose(1)[0]} and har-"])
+    second = column(["bours of it.", *prose(2)])
+    text = read(tmp_path, printed_pdf([[*marks, *first], [*marks, *second]], crop=(50, 50, 390, 550))).text
+    assert "and harbours of it." in text
+    assert not any(mark[2] in text.split() for mark in marks) and "indd" not in text
+
+
+def test_line_that_runs_over_the_edge_is_cut_there(tmp_path: Path):
+    """Halves of a scanned sheet are often the same page twice, each with a crop box of its own."""
+    sheet = column(["left side of the sheet right side of the sheet"] * 12)
+    text = read(tmp_path, printed_pdf([sheet], crop=(0, 0, 158, 595))).text
+    assert text.startswith("left side of the sheet left side")
+
+
+def test_headings_at_the_tops_of_pages_are_no_running_heads(tmp_path: Path):
+    """Two more tops of pages like it within twelve were enough: "Chapter III" to "XII" were gone."""
+    numbers = ["I", "II", "III", "IV", "V", "VI", "VII"]
+    pages = []
+    for count, number in enumerate(numbers):
+        pages.append([(180, 520, f"Chapter {number}"), *column(prose(4 * count), top=480)])
+        pages += [column([*prose(4 * count + page), "it."]) for page in (1, 2, 3)]
+    assert titles(read(tmp_path, printed_pdf(pages))) == [f"Chapter {number}" for number in numbers]
+
+
+def test_head_that_says_the_chapter_on_every_page_is_gone(tmp_path: Path):
+    """Chapter III on each of its pages is one."""
+    heads = [f"Chapter {number}" for number in ("IV", "V", "VI") for _page in range(8)]
+    pages = [column([head, *prose(page)]) for page, head in enumerate(heads)]
+    assert "Chapter" not in read(tmp_path, printed_pdf(pages)).text
+
+
+def test_heading_that_the_outline_names_stays(tmp_path: Path):
+    """Its pages have it as their head, which is gone; where the chapter begins it is the heading."""
+    names = ["The Boy", "The Wolf", "The Sea"]
+    heads = [name for name in names for _page in range(5)]
+    pages = [column([head, *prose(page)]) for page, head in enumerate(heads)]
+    document = read(tmp_path, printed_pdf(pages, outline={5 * n: name for n, name in enumerate(names)}))
+    assert titles(document) == names and [document.text.count(name) for name in names] == [1, 1, 1]

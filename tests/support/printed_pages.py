@@ -1,0 +1,42 @@
+"""Pages of a PDF set line by line, with an outline and a crop box, by reportlab."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+from reportlab.pdfgen.canvas import Canvas
+
+Line = tuple[float, float, str]  # x and y of its first letter, in points
+WIDTH, HEIGHT, SIZE, LEADING = 420, 595, 10, 14
+
+
+def printed_pdf(
+    pages: Sequence[Sequence[Line]],
+    *,
+    outline: Mapping[int, str] | None = None,
+    crop: tuple[float, float, float, float] | None = None,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+) -> bytes:
+    """A PDF of these lines in Helvetica. `outline`: titles by page, from 0; `crop`: left, bottom, right, top
+    of what is shown.
+    """
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer, pagesize=size, invariant=1, pageCompression=0)
+    for number, lines in enumerate(pages):
+        canvas.setFont("Helvetica", SIZE)
+        if crop:
+            canvas.setCropBox(crop)
+        if outline and number in outline:
+            canvas.bookmarkPage(str(number))
+            canvas.addOutlineEntry(outline[number], str(number))
+        for x, y, text in lines:
+            canvas.drawString(x, y, text)
+        canvas.showPage()
+    canvas.save()
+    return buffer.getvalue()
+
+
+def column(lines: Sequence[str], *, x: float = 60, top: float = 520, leading: float = LEADING) -> list[Line]:
+    """The lines one below the other."""
+    return [(x, top - leading * number, line) for number, line in enumerate(lines)]
