@@ -37,6 +37,7 @@ WEIGHTS, KV = (16, 8, 4), (16, 8)  # bits
 INSTRUCTIONS_CHARS = 1000  # they are read with every question
 GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may still have them
 GRAPHS = ("auto", "on", "off")
+KERNELS = ("auto", "library")
 DEFAULT_PATH = ROOT / "config.yaml"
 
 
@@ -82,6 +83,7 @@ class Settings:
     on_chip_layers: int | None = None
     kv_residency: str = "layers"
     cuda_graphs: str = "auto"  # a choice of its own: measured, then whichever is faster
+    kernels: str = "auto"  # a choice of its own: those of ours that a trial on the card finds to serve
     staging_blocks: int | None = None
     staging_block_mib: int | None = None
     prefill_segment_tokens: int | None = None
@@ -175,6 +177,7 @@ RULES: dict[str, Rule] = {
     "on_chip_layers": rules.whole(0, 512, auto=True),
     "kv_residency": rules.choice(("layers", "blocks")),
     "cuda_graphs": Rule(lambda: rules.one_of(GRAPHS), _switch, names=GRAPHS),
+    "kernels": rules.choice(KERNELS),
     "staging_blocks": rules.whole(2, 16, auto=True),
     "staging_block_mib": rules.whole(1, 1024, auto=True, unit=" MiB"),
     "prefill_segment_tokens": rules.tokens(128, 4_194_304, auto=True),

@@ -74,7 +74,7 @@ def doctor(given: argparse.Namespace, settings: Settings) -> int:
     from core.planning.doctor import doctor_report, format_doctor
     from core.planning.stored_facts import known_in
 
-    machine = probe(paths.data_dir(), again=given.measure)
+    machine = probe(paths.data_dir(), again=given.measure, retry_kernels=given.retry)
     report = doctor_report(machine, settings, is_downloaded=is_downloaded, known=known_in(paths.data_dir()))
     report["snapshots"] = _snapshot_facts(settings)
     report["measured"] = Measurements(paths.data_dir()).said()

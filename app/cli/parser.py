@@ -128,6 +128,11 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
         help="measure bus and disk again, and try kernels again, whatever was found before",
     )
     parser.add_argument(
+        "--retry",
+        action="store_true",
+        help="try kernels again that broke the program or did not serve before",
+    )
+    parser.add_argument(
         "--gpu",
         action="store_true",
         help="try the card in small, in a minute or two: attention, copies, recordings, an answer",

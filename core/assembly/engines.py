@@ -45,7 +45,8 @@ def build_engine(
     """
     backend = backend or new_backend(plan, settings)
     model, draft = load_models(plan, backend, model_dir, draft_dir, progress)
-    _remember(backend)
+    if settings.kernels == "auto":
+        _remember(backend)
     room = CacheFactory(plan, settings, model, replan)
     room.compare()
     composed = (composer or Composer)(plan, model, draft)

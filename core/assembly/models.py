@@ -43,6 +43,7 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
             keep_free_bytes=plan.keep_free_bytes,
             page_lock_bytes=plan.page_lock_bytes,
             trials=kernel_trials,
+            own_kernels=settings.kernels == "auto",
         )
     if plan.dtype == "float16":
         raise UserError(

@@ -62,6 +62,11 @@ class Measurements:
         if values.pop(key, None) is not None:
             self._write(values)
 
+    def forget_kernels(self, device: str) -> None:
+        """Drop what is known of the compiled kernels there: they are tried again."""
+        self.forget(kernels_on(device))
+        self.forget(trials_on(device))
+
     def put(self, key: str, value: dict) -> None:
         """Keep a measurement; a folder that cannot be written only costs the next start a measurement."""
         self._write(

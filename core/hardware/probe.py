@@ -23,7 +23,7 @@ import psutil
 from core.hardware.cpu import cores, cpu_flags, cpu_name
 from core.hardware.facts import CpuRates, Gpu, Hardware, instruction_set
 from core.hardware.gpus import look_up, of_class, pinnable
-from core.hardware.measured import CPU, CPU_RATES, PAGE_LOCKED, Measurements, kernels_on, trials_on
+from core.hardware.measured import CPU, CPU_RATES, PAGE_LOCKED, Measurements, kernels_on
 from core.hardware.nvml import read_gpus
 from core.paths import ROOT
 from core.text.words import GB, duration
@@ -36,11 +36,14 @@ DISK_PROBE_BYTES = 64 * MIB
 log = logging.getLogger(__name__)
 
 
-def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool = False) -> Hardware:
+def probe(
+    data_folder: Path | None = None, *, measure: bool = True, again: bool = False, retry_kernels: bool = False
+) -> Hardware:
     """What this machine is, now.
 
     measure: PCIe and disk speed are measured where no earlier measurement is in `data_folder`; again: even
-    then. Without a data folder nothing is measured. A machine without a GPU reports no bus bandwidth.
+    then, and what is known of compiled kernels is dropped; retry_kernels: that alone. Without a data folder
+    nothing is measured. A machine without a GPU reports no bus bandwidth.
     """
     system, wsl = platform.system(), "microsoft" in platform.release().lower()
     physical, logical = cores()
@@ -52,9 +55,9 @@ def probe(data_folder: Path | None = None, *, measure: bool = True, again: bool 
     if cache is not None and again:
         cache.forget(PAGE_LOCKED)
         cache.forget(CPU_RATES)
+    if cache is not None and (again or retry_kernels):
         for device in (CPU, *(gpu.name for gpu in gpus)):
-            cache.forget(kernels_on(device))
-            cache.forget(trials_on(device))
+            cache.forget_kernels(device)
     if cache is not None:
         gpus = tuple(replace(gpu, refused=_refused(gpu.name, cache)) for gpu in gpus)
     if cache is not None and measure:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.backend.shared.compiled import ATTENTION, PRODUCTS
+from core.backend.shared.compiled import ATTENTION, CODED_KV, PRODUCTS
 from core.cache.disk import quota_of
 from core.config import Settings
 from core.errors import PlanError
@@ -125,8 +125,12 @@ def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
         "tflops": settings.tflops,
     }
     measured = gpu.pcie_measured and settings.pcie_gb_per_s is None
+    refused = (PRODUCTS, CODED_KV) if settings.kernels == "library" else gpu.refused
     return replace(
-        gpu, pcie_measured=measured, **{name: value for name, value in stated.items() if value is not None}
+        gpu,
+        pcie_measured=measured,
+        refused=refused,
+        **{name: value for name, value in stated.items() if value is not None},
     )
 
 

@@ -101,6 +101,7 @@ def devices(hardware: Hardware, settings: Settings) -> tuple[Backend, Backend, G
             keep_free_bytes=spare,
             page_lock_bytes=site.pinnable,
             trials=kernel_trials,
+            own_kernels=settings.kernels == "auto",
         ),
         CudaBackend(torch.float32, index=site.gpu.index, keep_free_bytes=spare),
         site.gpu,

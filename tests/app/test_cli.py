@@ -266,6 +266,17 @@ def test_doctor_reports(capsys: pytest.CaptureFixture[str]):
     assert re.search(r"snapshots +0 [KM]B of 0 books, at most [0-9.]+ [GM]B, in ", capsys.readouterr().out)
 
 
+def test_doctor_tries_a_kernel_again_when_asked(monkeypatch: pytest.MonkeyPatch):
+    """One that broke the program stays left out until somebody says so."""
+    from core.hardware import gpus, probe
+
+    asked, machine = [], gpus.imagined_hardware()
+    monkeypatch.setattr(probe, "probe", lambda *_given, **how: asked.append(how["retry_kernels"]) or machine)
+    for more in ([], ["--retry"]):
+        assert parser.main(["doctor", "--json", *more]) == 0
+    assert asked == [False, True]
+
+
 def test_the_installed_command_names_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     """Whoever started `triforce-chat` may have no launcher.py to type."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/triforce-chat", "doctor", "--help"])

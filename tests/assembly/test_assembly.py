@@ -170,6 +170,16 @@ def test_a_kernel_that_the_card_refused_is_known_to_the_next_plan(folder: Path, 
         assert Measurements(home).get(key)["refused"] == sorted(refused)
 
 
+def test_a_start_without_our_kernels_says_nothing_of_them(folder: Path, home: Path):
+    """Else the next start with them would count on one that was refused, or on none."""
+    backend = SmallDevice()
+    backend.refused = {"a kernel"}
+    built(folder, backend=backend)
+    backend.refused = set()
+    built(folder, backend=backend, kernels="library")
+    assert Measurements(home).get(kernels_on(backend.name))["refused"] == ["a kernel"]
+
+
 def test_a_kernel_that_failed_its_trial_on_this_cpu_is_known_to_the_next_plan(
     folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ):

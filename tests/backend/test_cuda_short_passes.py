@@ -21,6 +21,7 @@ from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared import blockwise
 from core.backend.shared.compiled import CODED_KV
 from core.backend.shared.kv_rows import as_rows, dequantized
+from core.backend.shared.quantized_example import KINDS, example
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
@@ -57,7 +58,11 @@ def card(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F8
 
 
 def on_the_cpu(
-    monkeypatch: pytest.MonkeyPatch, library: Library | None, dtype: torch.dtype = DTYPE
+    monkeypatch: pytest.MonkeyPatch,
+    library: Library | None,
+    dtype: torch.dtype = DTYPE,
+    *,
+    own_kernels: bool = True,
 ) -> CudaBackend:
     """Its tensors lie where there is memory. No library: there is no driver."""
 
@@ -67,7 +72,7 @@ def on_the_cpu(
         return CudaDriver(library)
 
     monkeypatch.setattr(CudaDriver, "open", opened)
-    backend = CudaBackend(dtype)
+    backend = CudaBackend(dtype, own_kernels=own_kernels)
     backend.device = torch.device("cpu")
     return backend
 
@@ -353,3 +358,20 @@ def test_a_kernel_that_kills_the_card_on_trial_is_left_out_at_the_next_start(
     library.launched.clear()
     started(library).prepare(6, 2, 64)
     assert library.launched and not DeviceTrials(Measurements(tmp_path), backend.name).broke("any")
+
+
+def test_kernels_of_the_library_alone_where_the_person_says_so(card: Device, monkeypatch):
+    """For a card on which one of ours breaks the program: none is loaded, tried or launched, whatever for."""
+    library = Library(promise)
+    monkeypatch.setattr(library, "cuModuleLoadData", None)
+    backend = on_the_cpu(monkeypatch, library, own_kernels=False)
+    backend.prepare(6, 2, 64)
+    q, k, v = material(5, 100, dim=64, dtype=DTYPE)
+    want, _ = dense(q, k, v, 100, True)
+    assert torch.allclose(backend.attend(q, k, v, length=100, causal=True).double(), want, atol=3e-2)
+    planes = example(KINDS[0], torch.Generator().manual_seed(0), rows=64)
+    x = torch.randn(2, planes.columns).to(DTYPE)
+    want = x.double() @ planes.decoded().double().t()
+    assert torch.allclose(backend.coded([planes])(x).double(), want, atol=0.02 * float(want.abs().max()))
+    assert not library.launched and len(backend.notes) == 2
+    assert all("so says the setting kernels" in note for note in backend.notes)

@@ -253,9 +253,13 @@ def test_a_card_that_refused_a_kernel_is_planned_for_without_it(tmp_path, monkey
     found = probe.probe(tmp_path, measure=False)
     assert [one.refused for one in (*found.gpus, found)] == [("a kernel",), (), ("another",)]
     assert trials.broke("a kernel")
-    for _start in ("measured again", "and later"):
-        found = probe.probe(tmp_path, measure=False, again=_start == "measured again")
+    Measurements(tmp_path).put(PAGE_LOCKED, {"bytes": 5})
+    for _start in ("tried again", "and later"):
+        found = probe.probe(tmp_path, measure=False, retry_kernels=_start == "tried again")
         assert (found.gpus, found.refused, trials.broke("a kernel")) == (cards, (), False)
+    assert Measurements(tmp_path).get(PAGE_LOCKED), "of nothing else"
+    trials.fail("a kernel")
+    assert probe.probe(tmp_path, measure=False, again=True).gpus == cards and not trials.broke("a kernel")
 
 
 def test_without_a_folder_nothing_is_measured_or_written(tmp_path, monkeypatch):

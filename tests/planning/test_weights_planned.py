@@ -123,6 +123,17 @@ def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
     assert not any("not measured" in note for note in numbers.notes)
 
 
+def test_a_plan_without_our_kernels_counts_on_none():
+    """`kernels: library` is planned for as a card that refused all; it changes nothing without one."""
+    shape, refused = llama_8b_q4(), card("RTX 4090", refused=(PRODUCTS, CODED_KV))
+    asked = Settings(context_tokens=131_072, kernels="library")
+    assert make_plan(card("RTX 4090"), asked, target=shape) == make_plan(
+        refused, replace(asked, kernels="auto"), target=shape
+    )
+    cpu = imagined_hardware(ram_gib=64)
+    assert make_plan(cpu, asked, target=shape) == make_plan(cpu, replace(asked, kernels="auto"), target=shape)
+
+
 @pytest.mark.parametrize(
     ("gpu", "layers", "most_ms"), [("RTX 4090", 32, 15), ("RTX 4080", 24, 29), ("RTX 4070", 8, 54)]
 )

@@ -11,6 +11,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from statistics import median
 
@@ -56,8 +57,8 @@ class CudaBackend:
     smaller one. `keep_free_bytes` bounds it to what is free now but for these: where the system would rather
     move the device's memory into its own than refuse (Windows), nothing else ever says that it is full.
     `page_lock_bytes` bounds what is page-locked; None: the system says when it is enough. `trials` keeps, for
-    the device of this name, which kernels broke the program when they were tried. Raises UserError when there
-    is no such GPU or this torch was built without CUDA.
+    the device of this name, which kernels broke the program when they were tried. Without `own_kernels` none
+    of ours is loaded. Raises UserError when there is no such GPU or this torch was built without CUDA.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class CudaBackend:
         keep_free_bytes: int | None = None,
         page_lock_bytes: int | None = None,
         trials: Callable[[str], trial.TrialRecord] | None = None,
+        own_kernels: bool = True,
     ) -> None:
         # GPUs are numbered as the driver's management library numbers them
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -82,7 +84,7 @@ class CudaBackend:
         self.device = torch.device("cuda", index)
         self.dtype = self.storage = dtype
         self.name = torch.cuda.get_device_name(self.device)
-        self._trials = trials and trials(self.name)
+        self._trials, self._own_kernels = trials and trials(self.name), own_kernels
         self.notes: tuple[str, ...] = ()
         self.refused: set[str] = set()
         self._products, self._bits_tried, self._decoder = CardProducts({}), set[int](), None
@@ -138,7 +140,7 @@ class CudaBackend:
         """The compiled products, where they serve for all of these. Tried once for each number of bits."""
         for bits in {part.bits for part in parts} - self._bits_tried:
             self._bits_tried.add(bits)
-            with trial.recorded_trial(self._trials, f"products with codes of {bits} bits", self.lost) as off:
+            with self._trial(f"products with codes of {bits} bits") as off:
                 found = product_trial.try_product(
                     lambda bits=bits: QuantizedProducts(
                         CudaDriver.open(), self.dtype, bits, stream=self._stream
@@ -155,6 +157,12 @@ class CudaBackend:
             else:
                 self._products.add(found.kernel)
         return self._products if self._products.takes(parts) else None
+
+    def _trial(self, what: str) -> AbstractContextManager[str]:
+        """Around the trial of a kernel: the reason why it is left out, "" where it is tried."""
+        if not self._own_kernels:
+            return trial.left_out()
+        return trial.recorded_trial(self._trials, what, self.lost)
 
     def _note(self, said: str) -> None:
         log.info("%s", said)
@@ -240,9 +248,7 @@ class CudaBackend:
         if (head_dim, rows) in self._compiled:
             return
         library = partial(blockwise.attend_blocks, self._library(head_dim))
-        with trial.recorded_trial(
-            self._trials, f"attention, heads of {head_dim}, {rows} rows", self.lost
-        ) as off:
+        with self._trial(f"attention, heads of {head_dim}, {rows} rows") as off:
             found = trial.try_attention(
                 lambda: DecodeAttention(
                     CudaDriver.open(), self.device, self.dtype, head_dim, rows=rows, stream=self._stream

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,7 +66,7 @@ def recorded_trial(trials: TrialRecord | None, what: str, lost: Callable[[], boo
         yield ""
         return
     if trials.broke(what):
-        yield _("an earlier trial of it broke the program; `launcher.py doctor --gpu --measure` tries again")
+        yield _("an earlier trial of it broke the program; `launcher.py doctor --gpu --retry` tries again")
         return
     trials.begin(what)
     try:
@@ -76,6 +76,11 @@ def recorded_trial(trials: TrialRecord | None, what: str, lost: Callable[[], boo
         (trials.fail if failed else trials.end)(what)
     if failed:
         raise DeviceLost(f"the device failed while this kernel was tried: {what}")
+
+
+def left_out() -> AbstractContextManager[str]:
+    """In place of a trial where the person wants none of ours: gives the reason."""
+    return nullcontext(_("so says the setting kernels"))
 
 
 def try_attention(
