@@ -51,6 +51,7 @@ _TALK = (
     "tests/conversation/test_session.py",
 )
 
+_WINDOWS = ("tests/cache/test_windows.py",)
 _FAMILIES = ("tests/model/test_llama.py", "tests/model/test_families.py")
 _SAID = ("tests/text/test_messages.py",)
 _SHOWN = ("tests/app/test_shown_words.py",)
@@ -175,6 +176,12 @@ SLIPS = (
         "1 + beta * torch.log(2 + periods",
         _FAMILIES,
     ),
+    Slip("core/cache/windows.py", "end - window, end)", "end - window - 1, end)", _WINDOWS),
+    Slip("core/cache/windows.py", "first = end - n - window + 1", "first = end - n - window", _WINDOWS),
+    Slip("core/cache/layered.py", "        self._follow(length)\n", "", _WINDOWS),
+    Slip("core/model/loader.py", "found = found.float() + 1", "found = found.float()", _FAMILIES),
+    Slip("core/model/loader.py", "times=config.query_scale", "times=1.0", _FAMILIES),
+    Slip("core/model/families.py", "LayerKind(rope=FULL)", "LayerKind(rope=SLIDING)", _FAMILIES),
     Slip("core/model/families.py", "rotated=bool(flag)", "rotated=True", _FAMILIES),
     Slip(
         "core/model/gguf/dequantize.py",

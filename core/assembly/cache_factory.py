@@ -12,6 +12,7 @@ import torch
 from core import paths
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
+from core.cache.layered import LayeredKVCache, with_windows
 from core.cache.offloaded import OffloadedKVCache, host_pieces
 from core.cache.segment import SegmentSizes
 from core.config import Settings
@@ -71,7 +72,7 @@ class CacheFactory:
         sizes = self._away(capacity)
         if sizes is None:
             return
-        pieces = host_pieces(self._model.config.kv_shape, capacity + OVERRUN, **sizes)
+        pieces = host_pieces(self._model.config.kv_shape.of_full, capacity + OVERRUN, **sizes)
         for done in self._backend.make_ready(pieces):
             yield done, sum(pieces)
 
@@ -82,9 +83,10 @@ class CacheFactory:
             block_tokens = multiple(
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
             )
-            return FullKVCache(shape, tokens, self._backend, block_tokens=block_tokens, dtype=kv_type(plan))
+            how = {"block_tokens": block_tokens, "dtype": kv_type(plan)}
+            return with_windows(shape, FullKVCache(shape.of_full, tokens, self._backend, **how))
         how = {"staging_blocks": plan.staging_blocks, "swept": self._swept(tokens)}
-        return OffloadedKVCache(shape, tokens, self._backend, **sizes, **how)
+        return with_windows(shape, OffloadedKVCache(shape.of_full, tokens, self._backend, **sizes, **how))
 
     def _away(self, capacity: int) -> dict[str, Any] | None:
         """What decides how much of a cache lies in host memory; None where nothing does."""
@@ -144,6 +146,8 @@ class CacheFactory:
         """Takes as many layers of this cache off the device as the plan that gave way says, and keeps what
         was read. False: that is not possible. Raises the backend's `out_of_memory`.
         """
+        if isinstance(cache, LayeredKVCache):
+            cache = cache.full
         if not isinstance(cache, OffloadedKVCache) or cache.layers_on_device is None:
             return False
         layers = min(cache.layers_on_device, self._layers_that_fit(cache.capacity))

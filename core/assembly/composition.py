@@ -9,6 +9,7 @@ from collections.abc import Callable
 from core.assembly.cache_factory import slack
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
+from core.cache.layered import LayeredRetrievalKVCache, retrieval_over
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.decoding.context import Context
@@ -69,9 +70,10 @@ class Composer:
         if self._plan.cuda_graphs == "off":
             return ()
         try:
-            self._middle_passes = self._recorded(
-                "middle", self._middle_model, self._rehearsed_retrieval(), measured
-            )
+            if not self._model.config.kv_shape.windowed:  # whose rows do not lie in one store
+                self._middle_passes = self._recorded(
+                    "middle", self._middle_model, self._rehearsed_retrieval(), measured
+                )
             if self._draft is not None:
                 self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
         except RuntimeError as error:
@@ -222,8 +224,10 @@ class Composer:
 
         return once
 
-    def _retrieval(self, source: TargetKVCache, store: KVStore | None = None) -> RetrievalKVCache:
-        return RetrievalKVCache(
+    def _retrieval(
+        self, source: TargetKVCache, store: KVStore | None = None
+    ) -> RetrievalKVCache | LayeredRetrievalKVCache:
+        return retrieval_over(
             source,
             budget=self._plan.retrieval_budget,
             chunk=self._plan.retrieval_chunk,

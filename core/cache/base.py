@@ -21,11 +21,30 @@ from core.backend.shared.kv_rows import as_rows, row_bytes, row_width
 
 @dataclass(frozen=True, slots=True)
 class KVShape:
-    """The sizes that decide how large a token's keys and values are."""
+    """The sizes that decide how large a token's keys and values are. `windowed`: the layers in which a token
+    sees the last `window` tokens alone, itself among them.
+    """
 
     layers: int
     kv_heads: int
     head_dim: int
+    window: int = 0
+    windowed: tuple[int, ...] = ()
+
+    @property
+    def seeing_all(self) -> tuple[int, ...]:
+        """The layers in which a token sees every token before it."""
+        return tuple(layer for layer in range(self.layers) if layer not in self.windowed)
+
+    @property
+    def of_full(self) -> KVShape:
+        """Of the layers that see every token, alone."""
+        return KVShape(self.layers - len(self.windowed), self.kv_heads, self.head_dim)
+
+    @property
+    def of_windows(self) -> KVShape:
+        """Of the others."""
+        return KVShape(len(self.windowed), self.kv_heads, self.head_dim)
 
     def token_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of the keys and values of one token in one layer, in rows of `dtype`."""

@@ -42,6 +42,7 @@ class FullKVCache:
         block_tokens: int = 512,
         dtype: torch.dtype | None = None,
     ) -> None:
+        assert not shape.windowed, "layers with a window are held beside it: core.cache.layered"
         self.store = KVStore(
             shape, capacity, block_tokens=block_tokens, dtype=dtype or backend.storage, device=backend.device
         )

@@ -62,6 +62,7 @@ class OffloadedKVCache:
         dtype: torch.dtype | None = None,
     ) -> None:
         assert staging_blocks > 0, "a ring without buffers"
+        assert not shape.windowed, "layers with a window are held beside it: core.cache.layered"
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.dtype = dtype or backend.storage
         self.blocks = -(-capacity // block_tokens)

@@ -57,9 +57,16 @@ class ModelConfig(Sizes):
         return set(self.kinds) == {LayerKind()}
 
     @property
+    def query_scale(self) -> float:
+        """By how much queries are larger than where scores are divided by the root of their size."""
+        return (self.head_dim / (self.source.get("query_pre_attn_scalar") or self.head_dim)) ** 0.5
+
+    @property
     def kv_shape(self) -> KVShape:
         """What a cache for this model holds per token."""
-        return KVShape(self.layers, self.kv_heads, self.head_dim)
+        windowed = tuple(layer for layer, kind in enumerate(self.kinds) if kind.window)
+        window = max(kind.window for kind in self.kinds)
+        return KVShape(self.layers, self.kv_heads, self.head_dim, window, windowed)
 
 
 def load_config(folder: Path) -> ModelConfig:
@@ -133,7 +140,8 @@ def _check_supported(source: Mapping[str, Any], name: str) -> None:
     require_family(family, name)
     window = source.get("sliding_window")
     slides = window and source.get("use_sliding_window", FAMILIES[family].slides)
-    if slides and window < source["max_position_embeddings"]:
+    known = any(kind.window for kind in layer_kinds(source, name))
+    if slides and not known and window < source["max_position_embeddings"]:
         said = _(
             "{model} attends over a sliding window of {tokens} tokens, which reading whole books rules "
             "out. Choose a model with full attention (Mistral v0.2 or later has it)."
@@ -146,9 +154,14 @@ def _check_supported(source: Mapping[str, Any], name: str) -> None:
             "or a GGUF of it."
         )
         raise UserError(said.format(model=name, kind=stored.get("quant_method", _("unknown"))))
-    activation = source.get("hidden_act", "silu")
-    if activation != "silu":
+    known = FAMILIES[family].activation
+    activation = source.get("hidden_activation") or source.get("hidden_act") or known
+    if activation != known:
         said = _(
-            "{model} uses the activation {activation}; this runtime knows silu only. Choose another model."
+            "{model} uses the activation {activation}; this runtime knows {known} only. Choose another model."
         )
-        raise UserError(said.format(model=name, activation=activation))
+        raise UserError(said.format(model=name, activation=activation, known=known))
+    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if source.get(key):
+            said = _("config.json of {model} asks for {key}, which does not run here. Choose another model.")
+            raise UserError(said.format(model=name, key=key))

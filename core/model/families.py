@@ -6,7 +6,7 @@ A checkpoint goes by its `model_type` in config.json, a GGUF by its `general.arc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.errors import UserError
@@ -19,9 +19,12 @@ class LayerKind:
 
     rotated: bool = True  # by RoPE; False: their position is told by what they see alone
     scaled: bool = False  # queries grow with their position: see core.model.rope
+    window: int = 0  # a token sees so many, itself among them; 0: all before it
+    rope: str = ""  # which of several rotations, by its key in rope_parameters
 
 
 LayerKinds = tuple[LayerKind, ...]
+FULL, SLIDING = "full_attention", "sliding_attention"  # in layer_types
 
 
 def _alike(config: Mapping[str, Any]) -> LayerKinds:
@@ -49,6 +52,23 @@ def _partly_rotated(config: Mapping[str, Any]) -> LayerKinds:
     return tuple(LayerKind(rotated=bool(flag)) for flag in flags[:layers])
 
 
+def _sliding(config: Mapping[str, Any]) -> LayerKinds:
+    """Gemma 3: a window and a rotation of its own in most layers, by list or all but every so many."""
+    if config.get("use_bidirectional_attention"):
+        raise ValueError("use_bidirectional_attention is set")
+    layers, window = int(config["num_hidden_layers"]), int(config["sliding_window"])
+    if window < 2:
+        raise ValueError(f"sliding_window is {window}")
+    types = config.get("layer_types")
+    if types is None:
+        every = int(config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or 6)
+        types = [FULL if (layer + 1) % every == 0 else SLIDING for layer in range(layers)]
+    if FULL not in types:
+        raise ValueError("every layer has a window")
+    kinds = {FULL: LayerKind(rope=FULL), SLIDING: LayerKind(window=window, rope=SLIDING)}
+    return tuple(kinds[one] for one in types)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """One row of the table."""
@@ -58,8 +78,13 @@ class Family:
     paired: bool = False  # a GGUF has the two rows of q and k that RoPE mixes beside each other
     biased: bool = False  # q, k and v have biases
     normed: bool = False  # each head of q and k is normed
-    slides: bool = False  # a sliding window holds wherever one is named
+    slides: bool = False  # a sliding window holds wherever one is named, and no such layer runs here
+    sandwiched: bool = False  # attention and MLP have a norm behind them, too
+    shifted: bool = False  # a checkpoint's norms multiply by 1 + their weights; a GGUF has the sum
+    activation: str = "silu"
+    embedding_scaled: bool = False  # by the root of their size
     kinds: Callable[[Mapping[str, Any]], LayerKinds] = _alike
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # what published configurations leave out
 
 
 FAMILIES = {
@@ -70,6 +95,25 @@ FAMILIES = {
     ),
     "qwen2": Family(architecture="Qwen2ForCausalLM", gguf="qwen2", biased=True),
     "qwen3": Family(architecture="Qwen3ForCausalLM", gguf="qwen3", normed=True),
+    "gemma3_text": Family(
+        architecture="Gemma3ForCausalLM",
+        gguf="gemma3",
+        normed=True,
+        sandwiched=True,
+        shifted=True,
+        activation="gelu_pytorch_tanh",
+        embedding_scaled=True,
+        kinds=_sliding,
+        defaults={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "vocab_size": 262_208,
+            "max_position_embeddings": 131_072,
+            "sliding_window": 4096,
+            "tie_word_embeddings": True,
+        },
+    ),
     "smollm3": Family(architecture="SmolLM3ForCausalLM", gguf="smollm3", paired=True, kinds=_partly_rotated),
 }
 _BY_GGUF = {family.gguf: name for name, family in FAMILIES.items()}
@@ -100,17 +144,22 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     inner = config.get("text_config")
     if not isinstance(inner, Mapping):
-        return config
+        return _completed(config)
     # transformers ties them unless the outer configuration says otherwise
     outer = {"tie_word_embeddings": config.get("tie_word_embeddings", True)}
     outer |= {key: config[key] for key in ("eos_token_id", "quantization_config") if config.get(key)}
-    return {**inner, **outer}
+    return {**_completed(inner), **outer}
+
+
+def _completed(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    family = FAMILIES.get(str(config.get("model_type", "")))
+    return {**family.defaults, **config} if family is not None and family.defaults else config
 
 
 def layer_kinds(config: Mapping[str, Any], model: str) -> LayerKinds:
     """The kind of each layer. Raises UserError, naming file and key, for layers that do not run here."""
     try:
-        _require_full_attention(config)
+        _require_known_layers(config)
         return FAMILIES[config["model_type"]].kinds(config)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         said = _(
@@ -119,14 +168,15 @@ def layer_kinds(config: Mapping[str, Any], model: str) -> LayerKinds:
         raise UserError(said.format(model=model, error=error)) from error
 
 
-def _require_full_attention(config: Mapping[str, Any]) -> None:
+def _require_known_layers(config: Mapping[str, Any]) -> None:
     types = config.get("layer_types")
     if types is None:
         return
     if not isinstance(types, Sequence) or len(types) != int(config["num_hidden_layers"]):
         raise ValueError(f"layer_types is no list of {config['num_hidden_layers']} names")
     # a window that holds every position is full attention
-    whole = (config.get("sliding_window") or 0) >= int(config["max_position_embeddings"])
+    whole = (config.get("sliding_window") or 0) >= int(config.get("max_position_embeddings") or 0)
+    known = {FULL, SLIDING} if whole or FAMILIES[config["model_type"]].kinds is _sliding else {FULL}
     for index, kind in enumerate(types):
-        if kind != "full_attention" and not (whole and kind == "sliding_attention"):
+        if kind not in known:
             raise ValueError(f"layer_types[{index}] is {kind!r}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +15,13 @@ from core.backend.base import Backend, Linear, RowSource
 from core.backend.shared.transfer import to_device
 from core.cache.base import GraphInputs, KeyHook, KVCache, TargetKVCache
 from core.model.config import ModelConfig
-from core.model.families import LayerKind
-from core.model.rope import Rope, Rotation, apply
+from core.model.families import FAMILIES, LayerKind
+from core.model.rope import Rope, Rotation, Rotations, apply
+
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": F.silu,
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Layer:
     mlp_norm: torch.Tensor
     q_norm: torch.Tensor | None = None  # [head_dim], Qwen3
     k_norm: torch.Tensor | None = None
+    attention_end_norm: torch.Tensor | None = None  # of what attention gives, and the MLP: Gemma 3
+    mlp_end_norm: torch.Tensor | None = None
     kind: LayerKind = LayerKind()
 
 
@@ -51,6 +58,7 @@ class LlamaModel:
         self.config, self.backend, self.rope = config, backend, rope
         self.embedding = embedding  # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
+        self._activation = ACTIVATIONS[FAMILIES[config.family].activation]
         sizes = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
         # the compiled pass through all layers has one rotation for all of them
         self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps) if config.alike else None
@@ -87,23 +95,23 @@ class LlamaModel:
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
         x = self._embed(ids)  # [n, hidden]
-        rotation = self.rope.at(cache.positions(len(ids)))
-        found = self._at_once(x, rotation, cache)
+        rotations = self.rope.at(cache.positions(len(ids)))
+        found = self._at_once(x, rotations, cache)
         if found is None:
             for index, layer in enumerate(self._layers):
-                self._layer(index, layer, x, rotation, cache, offset=0)
+                self._layer(index, layer, x, rotations[layer.kind.rope], cache, offset=0)
             found = self._rms(x, self._norm)
         cache.advance(len(ids))
         return self._head(found).float()
 
     def _at_once(
-        self, x: torch.Tensor, rotation: Rotation, cache: KVCache | GraphInputs
+        self, x: torch.Tensor, rotations: Rotations, cache: KVCache | GraphInputs
     ) -> torch.Tensor | None:
         """What the head takes, [n, hidden], where backend and cache let all layers be one call."""
         place = cache.in_place() if self._in_one is not None else None
         if place is None:
             return None
-        store, cos, sin = place.store, rotation.cos, rotation.sin
+        store, (cos, sin, _scale) = place.store, rotations[""]
         found = self._in_one(x, cos, sin, store.k, store.v, place.start, place.sums)
         if found is None:
             return None
@@ -141,11 +149,12 @@ class LlamaModel:
         self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: KeyHook | None
     ) -> Iterator[int]:
         x = self._embed(ids)
-        rotation = self.rope.at(cache.positions(len(ids)))
+        rotations = self.rope.at(cache.positions(len(ids)))
         cache.begin_segment()
         chunks = [slice(start, start + chunk_tokens) for start in range(0, len(ids), chunk_tokens)]
         for index, layer in enumerate(self._layers):
             feed = self._hold if index in cache.swept_layers else self._layer
+            rotation = rotations[layer.kind.rope]
             for chunk in chunks:
                 # the tap scores by itself: no sums, as an observer of short passes may have asked for
                 cache.observer, cache.observed_chunk = tap if chunk is chunks[-1] else None, None
@@ -171,8 +180,8 @@ class LlamaModel:
 
     def _take(self, index: int, layer: Layer, x: torch.Tensor, cache: TargetKVCache, *, offset: int) -> None:
         """The second half."""
-        x.add_(layer.out(cache.attended(index, offset, x.shape[0]).flatten(1)))
-        x.add_(layer.down(self._gated(layer, x)))
+        self._add_attention(layer, x, cache.attended(index, offset, x.shape[0]).flatten(1))
+        self._add_mlp(layer, x)
 
     def _layer(
         self,
@@ -187,8 +196,20 @@ class LlamaModel:
         """Adds to x [n, hidden] in place: so a chunk's work space is empty again after each half, and one
         piece of memory serves all of them.
         """
-        x.add_(layer.out(self._mixed(index, layer, x, rotation, cache, offset=offset)))
-        x.add_(layer.down(self._gated(layer, x)))
+        self._add_attention(layer, x, self._mixed(index, layer, x, rotation, cache, offset=offset))
+        self._add_mlp(layer, x)
+
+    def _add_attention(self, layer: Layer, x: torch.Tensor, mixed: torch.Tensor) -> None:
+        found = layer.out(mixed)
+        if layer.attention_end_norm is not None:
+            found = self._rms(found, layer.attention_end_norm)
+        x.add_(found)
+
+    def _add_mlp(self, layer: Layer, x: torch.Tensor) -> None:
+        found = layer.down(self._gated(layer, x))
+        if layer.mlp_end_norm is not None:
+            found = self._rms(found, layer.mlp_end_norm)
+        x.add_(found)
 
     def _mixed(
         self,
@@ -232,10 +253,13 @@ class LlamaModel:
     def _gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """The MLP's inner rows, [n, intermediate]."""
         gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
-        return F.silu(gate).mul_(up)
+        return self._activation(gate).mul_(up)
 
     def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
-        return self.embedding[to_device(ids, self.backend.device)].to(self.backend.dtype)
+        x = self.embedding[to_device(ids, self.backend.device)].to(self.backend.dtype)
+        if FAMILIES[self.config.family].embedding_scaled:
+            x = x * self.config.hidden**0.5
+        return x
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

@@ -19,7 +19,7 @@ from core.backend.shared.quantized import stacked
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.families import LayerKind
+from core.model.families import FAMILIES
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.weights import GgufWeights
 from core.model.llama import Layer, LlamaModel
@@ -182,7 +182,7 @@ def _model(
     report = progress or (lambda stage, fraction: None)
     layers = []
     for index in range(config.layers):
-        layers.append(_layer(f"model.layers.{index}.", config.kinds[index], weights, backend))
+        layers.append(_layer(index, config, weights, backend))
         trim_heap()  # holes of a layer's unpacking add up to a third of a model in codes
         report(_("Loading the model"), (index + 1) / config.layers)
     return LlamaModel(
@@ -190,7 +190,7 @@ def _model(
         backend,
         embedding=embedding,
         layers=layers,
-        norm=_vector(weights, backend, "model.norm.weight"),
+        norm=_norm("model.norm", config, weights, backend),
         head=head,
         rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
     )
@@ -269,20 +269,37 @@ def _index(folder: Path) -> dict[str, str]:
         return dict.fromkeys(file.keys(), single.name)
 
 
-def _layer(prefix: str, kind: LayerKind, weights: Weights | GgufWeights, backend: Backend) -> Layer:
+def _layer(index: int, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> Layer:
+    prefix = f"model.layers.{index}."
     attention, mlp = prefix + "self_attn.", prefix + "mlp."
-    has_norms = attention + "q_norm.weight" in weights
+    has_norms, sandwiched = attention + "q_norm.weight" in weights, FAMILIES[config.family].sandwiched
+
+    def norm(name: str, *, there: bool = True, times: float = 1.0) -> torch.Tensor | None:
+        return _norm(name, config, weights, backend, times=times) if there else None
+
     return Layer(
         qkv=_linear(weights, backend, [attention + "q_proj", attention + "k_proj", attention + "v_proj"]),
         out=_linear(weights, backend, [attention + "o_proj"]),
         gate_up=_linear(weights, backend, [mlp + "gate_proj", mlp + "up_proj"]),
         down=_linear(weights, backend, [mlp + "down_proj"]),
-        attention_norm=_vector(weights, backend, prefix + "input_layernorm.weight"),
-        mlp_norm=_vector(weights, backend, prefix + "post_attention_layernorm.weight"),
-        q_norm=_vector(weights, backend, attention + "q_norm.weight") if has_norms else None,
-        k_norm=_vector(weights, backend, attention + "k_norm.weight") if has_norms else None,
-        kind=kind,
+        attention_norm=norm(prefix + "input_layernorm"),
+        mlp_norm=norm(prefix + ("pre_feedforward" if sandwiched else "post_attention") + "_layernorm"),
+        q_norm=norm(attention + "q_norm", there=has_norms, times=config.query_scale),
+        k_norm=norm(attention + "k_norm", there=has_norms),
+        attention_end_norm=norm(prefix + "post_attention_layernorm", there=sandwiched),
+        mlp_end_norm=norm(prefix + "post_feedforward_layernorm", there=sandwiched),
+        kind=config.kinds[index],
     )
+
+
+def _norm(
+    name: str, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend, *, times: float = 1.0
+) -> torch.Tensor:
+    """What a norm multiplies by, `times` as much."""
+    found = weights.tensor(f"{name}.weight")
+    if FAMILIES[config.family].shifted and not isinstance(weights, GgufWeights):
+        found = found.float() + 1
+    return (found if times == 1 else found.float() * times).to(backend.device, backend.dtype)
 
 
 def _linear(weights: Weights | GgufWeights, backend: Backend, stems: list[str]) -> Linear:
@@ -317,7 +334,3 @@ def _rows(weights: Weights | GgufWeights, backend: Backend, stem: str, ids: torc
     if isinstance(weights, GgufWeights) and weights.keeps_codes(stem):
         return backend.coded([weights.planes(stem).picked(ids).to(backend.device)], None)
     return backend.linear(weights.tensor(f"{stem}.weight")[ids].to(backend.device), None)
-
-
-def _vector(weights: Weights | GgufWeights, backend: Backend, name: str) -> torch.Tensor:
-    return weights.tensor(name).to(backend.device, backend.dtype)

@@ -11,6 +11,7 @@ import torch
 
 from core.errors import UserError
 from core.model.config import ModelConfig
+from core.model.families import SLIDING
 from core.text.words import translated as _
 
 _KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
@@ -26,6 +27,9 @@ class Rotation(NamedTuple):
     def of(self, rows: slice) -> Rotation:
         """Of some of the rows."""
         return Rotation(self.cos[rows], self.sin[rows], None if self.scale is None else self.scale[rows])
+
+
+Rotations = dict[str, Rotation]  # by LayerKind.rope
 
 
 class Rope:
@@ -47,31 +51,35 @@ class Rope:
         device: torch.device,
         stretch: float = 1.0,
     ) -> None:
-        frequencies, scale = _frequencies(config, positions, stretch)
-        self._kinds = config.kinds
-        said = frequencies.numpy().tobytes() + repr(scale).encode()
+        self._kinds, said = config.kinds, b""
+        # by name, cosines and sines [positions, head_dim]
+        self._tables: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        for name in dict.fromkeys(kind.rope for kind in config.kinds):
+            frequencies, scale = _frequencies(config, name, positions, stretch)
+            said += frequencies.numpy().tobytes() + repr(scale).encode()
+            tables = _tables(frequencies, scale, positions)
+            self._tables[name] = tuple(table.to(device, dtype) for table in tables)
         if not config.alike:  # else the key of what is on disk is what it always was
             said += repr(config.kinds).encode()
         self.fingerprint = hashlib.sha256(said).hexdigest()[:16]
-        # [positions, head_dim / 2]
-        angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
-        cos, sin = angles.cos() * scale, angles.sin() * scale
-        # [positions, head_dim]
-        self._cos = torch.cat((cos, cos), dim=-1).to(device, dtype)
-        self._sin = torch.cat((-sin, sin), dim=-1).to(device, dtype)
         scaled = any(kind.scaled for kind in config.kinds)
         self._scale = _query_scale(config, positions).to(device, dtype) if scaled else None  # [positions]
 
-    def at(self, positions: torch.Tensor) -> Rotation:
-        """What is done at `positions` [n]."""
+    def at(self, positions: torch.Tensor) -> Rotations:
+        """What is done at `positions` [n], by each of the rotations."""
         scale = None if self._scale is None else self._scale[positions].view(-1, 1, 1)
-        return Rotation(self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1), scale)
+        return {
+            name: Rotation(cos[positions].unsqueeze(1), sin[positions].unsqueeze(1), scale)
+            for name, (cos, sin) in self._tables.items()
+        }
 
     def rotate(self, layer: int, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Keys x [n, heads, head_dim] of a layer, rotated to `positions` [n] if it rotates."""
-        if not self._kinds[layer].rotated:
+        kind = self._kinds[layer]
+        if not kind.rotated:
             return x
-        return apply(x, self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1))
+        cos, sin = self._tables[kind.rope]
+        return apply(x, cos[positions].unsqueeze(1), sin[positions].unsqueeze(1))
 
 
 def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -79,6 +87,13 @@ def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor
     being in `sin`'s low half.
     """
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+
+
+def _tables(frequencies: torch.Tensor, scale: float, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines fp32 [positions, head_dim] of `frequencies` [head_dim / 2]."""
+    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
+    cos, sin = angles.cos() * scale, angles.sin() * scale
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
 
 def _query_scale(config: ModelConfig, positions: int) -> torch.Tensor:
@@ -89,10 +104,15 @@ def _query_scale(config: ModelConfig, positions: int) -> torch.Tensor:
     return 1 + beta * torch.log(1 + periods.float())
 
 
-def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[torch.Tensor, float]:
-    """Inverse frequencies [head_dim / 2] and the attention scale of the checkpoint's RoPE kind."""
+def _frequencies(
+    config: ModelConfig, rope: str, positions: int, stretch: float
+) -> tuple[torch.Tensor, float]:
+    """Inverse frequencies [head_dim / 2] and the attention scale of the checkpoint's RoPE kind, or of one of
+    several. In a window distances stay what they were, so nothing is stretched there.
+    """
     source = dict(config.source)
-    parameters = source.get("rope_parameters") or {"rope_theta": 10000.0}
+    several = source.get("rope_parameters") or {"rope_theta": 10000.0}
+    parameters = several[rope] if rope else several
     kind = parameters.get("rope_type", "default")
     if kind not in _KINDS:
         raise UserError(
@@ -100,6 +120,8 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
                 model=config.name, kind=repr(kind), known=", ".join(_KINDS)
             )
         )
+    if rope == SLIDING:
+        stretch = 1.0
     if stretch > 1 and (kind != "default" or "frequency_factors" in parameters):
         raise UserError(
             _(
@@ -108,15 +130,14 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
             ).format(model=config.name, kind=kind)
         )
     if stretch > 1:
-        kind, source["rope_parameters"] = (
-            "yarn",
-            {
-                "rope_type": "yarn",
-                "rope_theta": parameters["rope_theta"],
-                "factor": stretch,
-                "original_max_position_embeddings": config.max_position,
-            },
-        )
+        kind = "yarn"
+        parameters = {
+            "rope_type": "yarn",
+            "rope_theta": parameters["rope_theta"],
+            "factor": stretch,
+            "original_max_position_embeddings": config.max_position,
+        }
+        source["rope_parameters"] = {**several, rope: parameters} if rope else parameters
     if kind == "default":
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
         # a GGUF states what "llama3" comes to: a divisor for each frequency
@@ -126,4 +147,5 @@ def _frequencies(config: ModelConfig, positions: int, stretch: float) -> tuple[t
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     whole = CONFIG_MAPPING[config.family].from_dict(source)
-    return ROPE_INIT_FUNCTIONS[kind](whole, torch.device("cpu"), seq_len=positions)
+    named = {"layer_type": rope} if rope else {}
+    return ROPE_INIT_FUNCTIONS[kind](whole, torch.device("cpu"), seq_len=positions, **named)

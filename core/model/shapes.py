@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import FAMILIES, require_family, text_config
+from core.model.families import FAMILIES, FULL, layer_kinds, require_family, text_config
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -54,6 +54,8 @@ class ModelShape(Sizes):
     tied: bool = False  # input and output embeddings are one matrix
     family: str = "llama"
     attention_bias: bool = False  # as its configuration says, where its family leaves that open
+    windowed: int = 0  # layers in which a token sees the last `window` tokens alone
+    window: int = 0
     # of weights in codes: their format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes
     # in memory, and what those take there
     format: str = ""
@@ -68,6 +70,7 @@ class ModelShape(Sizes):
         config = text_config(config)
         family = str(config.get("model_type", ""))
         require_family(family, name or _("The model in this folder"))
+        kinds = layer_kinds(config, name or _("the model"))
         try:
             native = int(config["max_position_embeddings"])
             scaled = _rope_kind(config) not in (None, "default")
@@ -80,6 +83,8 @@ class ModelShape(Sizes):
                 tied=bool(config.get("tie_word_embeddings", False)),
                 family=family,
                 attention_bias=bool(config.get("attention_bias", False)),
+                windowed=sum(bool(kind.window) for kind in kinds),
+                window=max((kind.window for kind in kinds), default=0),
             )
         except (KeyError, TypeError, ValueError) as error:
             said = _("config.json of {model} is incomplete ({error}). Download it again.")
@@ -93,11 +98,17 @@ class ModelShape(Sizes):
     # ---- memory --------------------------------------------------------------------------------------------
 
     @property
+    def full_layers(self) -> int:
+        """Layers in which a token sees every token before it."""
+        return self.layers - self.windowed
+
+    @property
     def layer_parameters(self) -> int:
-        """Weights of one layer: attention projections, gated MLP, two norms."""
+        """Weights of one layer: attention projections, gated MLP, two norms or four."""
         q = self.heads * self.head_dim
         kv = self.kv_heads * self.head_dim
-        return self.hidden * (2 * q + 2 * kv) + 3 * self.hidden * self.intermediate + 2 * self.hidden
+        norms = 4 if FAMILIES[self.family].sandwiched else 2
+        return self.hidden * (2 * q + 2 * kv + norms) + 3 * self.hidden * self.intermediate
 
     @property
     def parameters(self) -> int:
@@ -147,8 +158,12 @@ class ModelShape(Sizes):
         return 2 * self.kv_heads * row
 
     def kv_bytes_per_token(self, rows: str) -> int:
-        """Bytes of K and V that one token leaves in all layers."""
-        return self.layers * self.kv_bytes_per_token_layer(rows)
+        """Bytes of K and V that one token leaves in all layers that see every token."""
+        return self.full_layers * self.kv_bytes_per_token_layer(rows)
+
+    def window_bytes(self, rows: str, tokens: int) -> int:
+        """Bytes of K and V of so many tokens in all layers with a window."""
+        return self.windowed * tokens * self.kv_bytes_per_token_layer(rows)
 
     # ---- work ----------------------------------------------------------------------------------------------
 
@@ -164,8 +179,11 @@ class ModelShape(Sizes):
 
     def attention_flops(self, rows: int, past_tokens: int) -> int:
         """FLOPs of `rows` new rows attending to `past_tokens` and, causally, to each other."""
-        pairs = rows * past_tokens + rows * (rows + 1) // 2
-        return 4 * pairs * self.heads * self.head_dim * self.layers
+        pairs = self.full_layers * (rows * past_tokens + rows * (rows + 1) // 2)
+        # of windows all rows but the first see a whole one
+        growing = max(0, min(rows, self.window - past_tokens))
+        seen = growing * past_tokens + growing * (growing + 1) // 2 + (rows - growing) * self.window
+        return 4 * (pairs + self.windowed * seen) * self.heads * self.head_dim
 
 
 def _head_tokens(config: Mapping[str, Any]) -> int:
@@ -177,4 +195,6 @@ def _head_tokens(config: Mapping[str, Any]) -> int:
 def _rope_kind(config: Mapping[str, Any]) -> str | None:
     """The RoPE scaling's name in either spelling of transformers configs, or None."""
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if isinstance(scaling, Mapping):  # in windows nothing is scaled
+        scaling = scaling.get(FULL, scaling)
     return scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, Mapping) else None

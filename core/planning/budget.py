@@ -29,6 +29,7 @@ DECODING_BYTES = 9
 WEIGHTS, DECODED = N_("weights"), N_("weights decoded for a product")
 DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
+KV_WINDOWS = N_("KV cache of the layers with a window")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
@@ -61,6 +62,7 @@ def _vram_amounts(layout: Layout, reserve: int) -> list[tuple[str, int]]:
     return [
         (WEIGHTS, layout.target.weight_bytes(layout.dtype)),
         (KV_ON_CHIP, layout.on_chip * layout.layer_kv_bytes),
+        (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes),
         (RETRIEVAL, layout.retrieval_budget * kv),
         (TAIL, _tail_rows(layout) * kv),
         *_draft_lines(layout),
@@ -84,6 +86,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         lines = [
             (WEIGHTS, layout.target.weight_bytes(layout.dtype), "RAM"),
             (KV, layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
+            (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes, "RAM"),
             (RETRIEVAL, layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
             (STAGING, ring, "RAM"),
@@ -116,7 +119,7 @@ def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
     rows = layout.draft_tokens + layout.tail
     return [
         (DRAFT_MODEL, layout.draft.weight_bytes(layout.dtype)),
-        (DRAFT_CACHE, rows * layout.draft.kv_bytes_per_token(layout.dtype)),
+        (DRAFT_CACHE, rows * layout.draft.layers * layout.draft.kv_bytes_per_token_layer(layout.dtype)),
     ]
 
 
@@ -163,7 +166,7 @@ def _standing(layout: Layout) -> int:
     """
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
     rotations = 2 * layout.held_tokens * shape.head_dim * size
-    scores = shape.layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
+    scores = shape.full_layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
     return rotations + scores + newest_rows_bytes(layout) + SEGMENTS_BYTES
 
 

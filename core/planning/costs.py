@@ -244,6 +244,8 @@ def pass_s(
     kv_bytes *= _times_read(rows, attended_by_torch(shape, speeds))
     if kv_rows == CODED_ROWS:
         kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)
+    # each row of a short pass reads its own window
+    kv_bytes += min(rows, SHORT_PASS_ROWS) * shape.window_bytes(dtype, min(kv_tokens, shape.window))
     kv_bytes *= _row_tiles(shape, rows, speeds)
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))

@@ -262,7 +262,7 @@ def _fit(site: PlanningDevice, settings: Settings, layout: Layout) -> Layout | S
 
 
 def _given_layers(settings: Settings, layout: Layout) -> int:
-    return layout.target.layers if settings.on_chip_layers is None else settings.on_chip_layers
+    return layout.target.full_layers if settings.on_chip_layers is None else settings.on_chip_layers
 
 
 def _fits_vram(site: PlanningDevice, layout: Layout) -> bool:
@@ -271,7 +271,9 @@ def _fits_vram(site: PlanningDevice, layout: Layout) -> bool:
 
 def _most_resident(site: PlanningDevice, layout: Layout) -> Layout | None:
     """The most on-chip layers, short of all, that fit. None where not even no layer does."""
-    all_but_one = replace(layout, on_chip=layout.target.layers - 1)  # prefill needs room for one layer less
+    all_but_one = replace(
+        layout, on_chip=layout.target.full_layers - 1
+    )  # prefill needs room for one layer less
     if _fits_vram(site, all_but_one):
         return all_but_one
     none = replace(layout, on_chip=0)

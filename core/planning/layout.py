@@ -71,7 +71,7 @@ class Layout:
     @property
     def host_layers(self) -> int:
         """Layers whose KV cache is in host memory."""
-        return self.target.layers - self.on_chip
+        return self.target.full_layers - self.on_chip
 
     @property
     def held_tokens(self) -> int:
@@ -84,6 +84,16 @@ class Layout:
     def layer_kv_bytes(self) -> int:
         """KV cache of one layer."""
         return self.held_tokens * self.target.kv_bytes_per_token_layer(self.kv_rows)
+
+    @property
+    def window_kv_bytes(self) -> int:
+        """KV cache of the layers with a window, of every token; it stays on the device."""
+        return self.target.window_bytes(self.kv_rows, self.held_tokens)
+
+    @property
+    def middle_window_bytes(self) -> int:
+        """What the middle level has of windows: they are copied, and its draft goes behind them."""
+        return self.target.window_bytes(self.kv_rows, self.target.window + self.spare_rows)
 
     @property
     def at_work_bytes(self) -> int:
@@ -210,7 +220,7 @@ def plan_layout(
         target=target,
         draft=draft,
         context=context,
-        on_chip=target.layers,
+        on_chip=target.full_layers,
         segment=min(segment, context),
         chunk=min(chunk, segment, context),
         retrieval_budget=budget,

@@ -112,9 +112,9 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
             "that model with fewer bits."
         )
         raise PlanError(said.format(model=target.name, bits=bits, asked=settings.weights))
-    if layers is not None and layers > target.layers:
+    if layers is not None and layers > target.full_layers:
         said = _("{model} has {layers} layers; on_chip_layers is {asked}. Lower it or set it to auto.")
-        raise PlanError(said.format(model=target.name, layers=target.layers, asked=layers))
+        raise PlanError(said.format(model=target.name, layers=target.full_layers, asked=layers))
 
 
 def _best(case: PlanningCase, context: int) -> Plan | Shortfall:
@@ -155,7 +155,7 @@ def _tuned(case: PlanningCase, context: int, record: Tuned, machine: str) -> Pla
         return _("they are for a KV cache of {rows}").format(rows=record.kv_rows or case.site.dtype)
     if layout.kernel != record.kernel:
         return _("they are for {kernel} kernels").format(kernel=record.kernel)
-    if abs(layout.on_chip - record.on_chip_layers) > case.target.layers // 10:
+    if abs(layout.on_chip - record.on_chip_layers) > case.target.full_layers // 10:
         said = _("{now} layers fit the device now and {then} did then")
         return said.format(now=layout.on_chip, then=record.on_chip_layers)
     return _cost(tuned_case, layout, _measured(record, case.settings))
@@ -248,7 +248,7 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
     lengths = _speculation(settings, passes, by_lookup=draft is None)
     reading = partial(_reading_s, case, layout)
     parts, rest = divmod(costs.BOOK_TOKENS, layout.context)
-    offloaded = layout.on_chip < target.layers
+    offloaded = layout.on_chip < target.full_layers
     return Plan(
         model=target.name,
         device=site.device,
@@ -256,7 +256,7 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
         computes=site.computes,
         context_tokens=layout.context,
         context_stretch=max(1.0, layout.context / target.native_context),
-        layers=target.layers,
+        layers=target.full_layers,
         on_chip_layers=layout.on_chip,
         retrieval_budget=layout.retrieval_budget,
         retrieval_chunk=layout.retrieval_chunk,

@@ -72,8 +72,8 @@ class SequencePositions:
         self.sinks, self.window, self.blocks = min(sinks, n), window, -(-n // window)
         tokens = torch.arange(n, device=device)
         # cos, sin [n, 1, head_dim]
-        self.true = rope.at(tokens)[:2]
-        self.slot = rope.at(tokens.clamp(max=sinks + window))[:2]
+        self.true = rope.at(tokens)[""][:2]
+        self.slot = rope.at(tokens.clamp(max=sinks + window))[""][:2]
         queries = torch.arange(self.blocks * window, device=device).view(-1, window, 1)
         keys = torch.arange(2 * window, device=device) + window * (
             torch.arange(self.blocks, device=device).view(-1, 1, 1) - 1

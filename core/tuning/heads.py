@@ -67,7 +67,8 @@ def find_heads(
     head finds half of it, or the text is too short.
     """
     config = engine.model.config
-    heads = [AttentionHead(layer, head) for layer in range(config.layers) for head in range(config.heads)]
+    layers = config.kv_shape.seeing_all
+    heads = [AttentionHead(layer, head) for layer in layers for head in range(config.heads)]
     looking = QueryRecorder(heads, group=config.heads // config.kv_heads)
     right, asked = torch.zeros(len(heads), dtype=torch.long), 0
     for number, paragraphs in enumerate(_stretches(tokenizer, text, sections * section_tokens)):

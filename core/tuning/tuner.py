@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.cache.base import TargetKVCache
-from core.cache.retrieval import RetrievalKVCache
+from core.cache.layered import retrieval_over
 from core.config import Settings
 from core.decoding import forced
 from core.decoding.context import Context
@@ -255,7 +255,7 @@ class Tuner:
 
     def _groups(self, model: LlamaModel, selections: list[Selection]) -> Iterator[list[Selection]]:
         """Which go side by side: as many as a part of the free memory holds, at least one."""
-        shape = model.config.kv_shape
+        shape = model.config.kv_shape.of_full
         token_bytes = shape.layers * shape.token_bytes(model.backend.storage)
         room = model.backend.memory().free_bytes * LANES_SHARE / token_bytes
         group: list[Selection] = []
@@ -267,9 +267,7 @@ class Tuner:
         yield group
 
     def _lane(self, source: TargetKVCache, selection: Selection) -> RetrievalLane:
-        cache = RetrievalKVCache(
-            source, budget=selection.budget, chunk=selection.chunk, tail_tokens=LANE_TAIL
-        )
+        cache = retrieval_over(source, budget=selection.budget, chunk=selection.chunk, tail_tokens=LANE_TAIL)
         watch = SourceStandIn()
         return RetrievalLane(cache, RetrievalRefresh(watch, cache), watch)
 

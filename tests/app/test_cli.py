@@ -251,7 +251,7 @@ def test_models_are_listed_for_another_pc(capsys: pytest.CaptureFixture[str]):
     assert chosen["file"].endswith(".gguf") and chosen["read_100k_s"] > 0
     assert "a card with" in listed["Qwen3-8B"]["would_fit_with"] and listed["Qwen3-8B"]["tbt_ms"] is None
     assert listed["Qwen3-8B-Q4_K_M"]["file"] == "Qwen3-8B-Q4_K_M.gguf"
-    assert "gemma3" in listed["gemma-3-4b-it"]["reason"]
+    assert "gemma4" in listed["gemma-4-12b-it"]["reason"]
     assert parser.main(["models", "--gpu", "RX 7900 XTX", "--ram", "32"]) == 0
     said = capsys.readouterr().out
     assert "RX 7900 XTX is not used" in said and said.count("recommended for this computer") == 1

@@ -26,7 +26,7 @@ from tests.support.attention_cases import CASES, LONG, ROUNDED, SHAPES
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.reference import dense, material
 from tests.support.replays import BUSY, Level0, Middle, compare, prepared
-from tests.support.tiny import FAMILIES, engine, oracle, ours
+from tests.support.tiny import FAMILIES, engine, oracle, ours, whole_cache
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 HALF = [torch.float16, torch.bfloat16]
@@ -131,7 +131,7 @@ def test_the_cpu_and_the_gpu_agree(family: str, kv_heads: int):
     reference = oracle(family, kv_heads=kv_heads)
     rows = []
     for model in (ours(reference), ours(reference, backend=CudaBackend(torch.float32))):
-        cache = FullKVCache(model.config.kv_shape, 200, model.backend, block_tokens=32)
+        cache = whole_cache(model, 200, block_tokens=32)
         for _ in model.prefill(
             PROMPT[:-5], cache, segment_tokens=48, chunk_tokens=20, should_stop=lambda: False
         ):

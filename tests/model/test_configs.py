@@ -68,7 +68,7 @@ def test_its_rotation_is_the_one_of_its_configuration(entry: CatalogueEntry, tmp
     """Frequencies worked out here from the kind's formula, at both ends and where a scaling sets in."""
     config = load_config(stored(tmp_path / entry.name, config_of(entry.name)))
     rope = Rope(config, 64, dtype=torch.float32, device=torch.device("cpu"))
-    cos = rope.at(torch.tensor([1])).cos
+    cos = rope.at(torch.tensor([1]))[""].cos
     found = cos[0, 0, : config.head_dim // 2]
     given = config_of(entry.name)
     theta, scaling = given.get("rope_theta", 10000.0), given.get("rope_scaling")

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from core.backend.cpu.backend import CpuBackend
-from core.cache.full import FullKVCache
 from core.config import MODES
 from core.decoding.decoder import Round
 from core.errors import UserError
@@ -21,9 +20,9 @@ from core.model.loader import load_model
 from core.request import Params
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
-from tests.support.tiny import VOCAB, engine, oracle, ours
+from tests.support.tiny import VOCAB, engine, oracle, ours, whole_cache
 
-OTHERS = ("ministral3", "smollm3")
+OTHERS = ("gemma3_text", "ministral3", "smollm3")
 PROMPT = torch.randint(0, VOCAB, (131,), generator=torch.Generator().manual_seed(4)).tolist()
 
 
@@ -34,9 +33,8 @@ def _home(tmp_path, monkeypatch):
 
 def logits(folder: Path) -> torch.Tensor:
     model = load_model(folder, CpuBackend(torch.float32), positions=256)
-    cache = FullKVCache(model.config.kv_shape, 256, model.backend, block_tokens=64)
     with torch.inference_mode():
-        return model.forward(PROMPT, cache)
+        return model.forward(PROMPT, whole_cache(model, 256))
 
 
 def edited(folder: Path, **values) -> Path:

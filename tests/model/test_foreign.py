@@ -161,7 +161,7 @@ def test_a_download_is_looked_at_under_the_same_limits(whole, home, monkeypatch)
         model_folder(entry, lambda stage, fraction: None)
 
 
-@pytest.mark.parametrize(("family", "said"), [("gemma3", "only"), ("phi3", "only")])
+@pytest.mark.parametrize(("family", "said"), [("gemma4", "only"), ("phi3", "only")])
 def test_a_file_of_an_architecture_that_does_not_run_says_why_and_what_would(tmp_path, family, said):
     """What is listed as "not yet" is refused with the same words when somebody brings it."""
     file = tmp_path / "asked-for.gguf"

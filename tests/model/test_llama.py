@@ -9,14 +9,14 @@ import torch
 
 from core.cache.full import FullKVCache
 from tests.support.rope_kinds import ROPES
-from tests.support.tiny import FAMILIES, VOCAB, oracle, ours
+from tests.support.tiny import FAMILIES, VOCAB, oracle, ours, whole_cache
 
 IDS = [int(token) for token in torch.randint(0, VOCAB, (75,), generator=torch.Generator().manual_seed(2))]
 
 
 def logits(model: object, segment: int, chunk: int, rows: int = 5) -> torch.Tensor:
     """The last `rows` rows: all but them prefilled in segments and chunks, then one pass."""
-    cache = FullKVCache(model.config.kv_shape, 128, model.backend, block_tokens=32)
+    cache = whole_cache(model, 128, block_tokens=32)
     with torch.inference_mode():
         for _ in model.prefill(
             IDS[:-rows], cache, segment_tokens=segment, chunk_tokens=chunk, should_stop=lambda: False

@@ -25,7 +25,7 @@ from core.model.cuda_graphs import GraphedForward, ReplayedPass
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.recording import RecordingBackend
 from tests.support.replays import BUSY, ROWS, Level0, Middle, compare, prepared, small_draft, streaming
-from tests.support.tiny import FAMILIES, PLAN, oracle, ours
+from tests.support.tiny import ONE_STORE, PLAN, oracle, ours
 
 OPS = st.lists(
     st.tuples(st.sampled_from(["feed", "feed", "feed", "rollback", "commit", "next"]), st.integers(1, 4)),
@@ -52,7 +52,7 @@ def test_any_sequence(kind: type[Middle] | type[Level0], kv_heads: int, ops: lis
 
 
 @pytest.mark.parametrize("kind", [Middle, Level0])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ONE_STORE)
 def test_every_family(kind: type[Middle] | type[Level0], family: str):
     """Biases, and norms of queries and keys, are recorded with the rest."""
     ops = [

@@ -50,8 +50,15 @@ def write_gguf(
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    _yarn(writer, config.rope_parameters)
+    rope = config.rope_parameters
+    if config.model_type == "gemma3_text":
+        writer.add_sliding_window(config.sliding_window)
+        rope = rope["full_attention"]
+        if rope["rope_type"] == "linear":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+    _yarn(writer, rope)
     _tokenizer(writer, config.vocab_size, control, template)
     for key, value in (metadata or {}).items():
         add = {
@@ -67,10 +74,18 @@ def write_gguf(
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         value = value.detach().float()
+        if family.shifted and "norm" in name:
+            value = value + 1
         if family.paired:
             value = _as_llama_cpp(name, value, config)
         kind = kinds if isinstance(kinds, str) else kinds.get(name.split(".")[-2], kinds[""])
-        _add(writer, gguf_name(name), value.numpy(), kind if value.ndim == 2 else "F32", number)
+        _add(
+            writer,
+            gguf_name(name, config.model_type),
+            value.numpy(),
+            kind if value.ndim == 2 else "F32",
+            number,
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 
 from core.backend.cpu.backend import CpuBackend
-from core.cache.full import FullKVCache
+from core.model.families import FAMILIES
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
-from tests.support.tiny import oracle
+from tests.support.tiny import oracle, whole_cache
 
 # as Q4_K_M has it: some matrices in other kinds than their neighbours
 MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}
@@ -29,6 +29,8 @@ def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64, "vocab_size": vocab}
+    if "query_pre_attn_scalar" in given:  # which a file does not say
+        given["query_pre_attn_scalar"] = given["head_dim"]
     config = AutoConfig.for_model(**given)
     torch.manual_seed(3)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
@@ -45,6 +47,8 @@ def as_stored(model: torch.nn.Module, file: Path) -> torch.nn.Module:
     found = {
         name: weights.tensor(name).float() for name in model.state_dict() if not (tied and "lm_head" in name)
     }
+    if FAMILIES[model.config.model_type].shifted:
+        found = {name: value - 1 if "norm" in name else value for name, value in found.items()}
     model.load_state_dict(found, strict=False)
     return model
 
@@ -53,7 +57,7 @@ def logits(
     file: Path, backend: CpuBackend, ids: list[int] = IDS, *, one_by_one: bool = False, **more
 ) -> torch.Tensor:
     model = load_model(opened(file), backend, positions=512, **more)
-    cache = FullKVCache(model.config.kv_shape, 512, backend, block_tokens=64)
+    cache = whole_cache(model, 512)
     with torch.inference_mode():
         if not one_by_one:
             return model.forward(ids, cache)

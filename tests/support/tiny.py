@@ -15,6 +15,7 @@ from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
+from core.cache.layered import with_windows
 from core.engine import Engine
 from core.model.config import from_source
 from core.model.llama import LlamaModel
@@ -23,7 +24,8 @@ from core.selftest.random_model import SMALL_PLAN
 
 VOCAB = 97
 ALIKE = ("llama", "mistral", "qwen2", "qwen3")  # all of their layers
-FAMILIES = (*ALIKE, "ministral3", "smollm3")
+ONE_STORE = (*ALIKE, "ministral3", "smollm3")  # holds the rows of all layers
+FAMILIES = (*ONE_STORE, "gemma3_text")
 
 
 # what sets a tiny model of a family apart: as published, but for the original context
@@ -43,6 +45,15 @@ OWN = {
         }
     },
     "smollm3": {"num_hidden_layers": 4},
+    "gemma3_text": {
+        "num_hidden_layers": 6,
+        "sliding_window": 24,
+        "query_pre_attn_scalar": 12,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        },
+    },
 }
 
 
@@ -113,6 +124,14 @@ def ours(
     )
 
 
+def whole_cache(
+    model: LlamaModel, capacity: int, *, block_tokens: int = 64, dtype: torch.dtype | None = None
+) -> TargetKVCache:
+    """A cache on the device that holds so many tokens."""
+    shape, how = model.config.kv_shape, {"block_tokens": block_tokens, "dtype": dtype}
+    return with_windows(shape, FullKVCache(shape.of_full, capacity, model.backend, **how))
+
+
 PLAN = replace(
     SMALL_PLAN,
     model="tiny",
@@ -145,8 +164,8 @@ def engine(
     """
     figures = replace(PLAN, **plan)
 
-    def full_cache(capacity: int) -> FullKVCache:
-        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64)
+    def full_cache(capacity: int) -> TargetKVCache:
+        return whole_cache(model, capacity + 32)
 
     return Engine(
         model,

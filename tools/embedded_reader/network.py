@@ -84,7 +84,7 @@ class Network:
         """The last hidden states, normalised, [n, hidden]."""
         config, n = self.config, len(packed.ids)
         heads, kv, width = config.heads, config.kv_heads, config.head_dim
-        cos, sin = self._rope.at(packed.positions())[:2]
+        cos, sin = self._rope.at(packed.positions())[""][:2]
         hidden_from = packed.hidden_from()
         x = F.embedding(packed.ids, self._embedding)
         for layer in layers:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import FAMILIES, family_of_gguf
+from core.model.families import FAMILIES, FULL, SLIDING, family_of_gguf
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
@@ -31,6 +32,12 @@ OF_LAYER = {
     "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
+}
+# where attention and MLP have a norm behind them, too
+_SANDWICHED = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
 }
 _OTHERS = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
 # numbers of general.file_type: llama.cpp's include/llama.h, enum llama_ftype
@@ -61,13 +68,18 @@ _YARN = {
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
 
 
-def gguf_name(name: str) -> str:
-    """The tensor that holds the weight which checkpoints call `name`."""
+def parts_of_layer(family: str) -> dict[str, str]:
+    """What a layer of the family has, or may have: the GGUF's names by those of checkpoints."""
+    return OF_LAYER | _SANDWICHED if FAMILIES[family].sandwiched else OF_LAYER
+
+
+def gguf_name(name: str, family: str = "llama") -> str:
+    """The tensor that holds the weight which checkpoints of the family call `name`."""
     stem, _dot, kind = name.rpartition(".")
     if stem in _OTHERS:
         return f"{_OTHERS[stem]}.{kind}"
     _model, _layers, index, part = stem.split(".", 3)
-    return f"blk.{index}.{OF_LAYER[part]}.{kind}"
+    return f"blk.{index}.{parts_of_layer(family)[part]}.{kind}"
 
 
 def name_of(file: GgufFile) -> str:
@@ -163,12 +175,13 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
         "intermediate_size": given.number("feed_forward_length"),
         "rms_norm_eps": given["attention.layer_norm_rms_epsilon"],
         "max_position_embeddings": given.number("context_length"),
-        "hidden_act": "silu",
+        "hidden_act": FAMILIES[family].activation,
         "tie_word_embeddings": HEAD not in file.tensors,
         "attention_bias": "blk.0.attn_q.bias" in file.tensors,
         "sliding_window": window or None,
         "use_sliding_window": bool(window),
         "rope_parameters": _rope(given),
+        **_OWN.get(family, lambda given: {})(given),
         "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": _ends(file.metadata),
         "dtype": "bfloat16",
@@ -218,6 +231,31 @@ def _rope(given: _Values) -> dict[str, Any]:
             if given.get(key) is not None:
                 found |= dict.fromkeys(names, given.get(key))
     return found
+
+
+def _gemma3(given: _Values) -> dict[str, Any]:
+    """Which layers have a window, their rotation, and by what queries are scaled: constants of llama.cpp
+    (src/models/gemma3.cpp) where the file does not say them.
+    """
+    layers = given.number("block_count")
+    pattern = given.get("attention.sliding_window_pattern")
+    if not isinstance(pattern, list):
+        every = 6 if pattern is None else int(pattern)
+        pattern = [(layer + 1) % every != 0 for layer in range(layers)]
+    if len(pattern) < layers:
+        raise ValueError(f"attention.sliding_window_pattern has {len(pattern)} of {layers} members")
+    local = {"rope_type": "default", "rope_theta": given.get("rope.freq_base_swa") or 10_000.0}
+    heads, head_dim = given.number("attention.head_count"), given.get("attention.key_length")
+    return {
+        "layer_types": [SLIDING if has_window else FULL for has_window in pattern[:layers]],
+        "sliding_window": given.number("attention.sliding_window"),
+        "rope_parameters": {FULL: _rope(given), SLIDING: local},
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": given.number("embedding_length") // heads if layers == 62 else head_dim,
+    }
+
+
+_OWN: dict[str, Callable[[_Values], dict[str, Any]]] = {"gemma3_text": _gemma3}
 
 
 def _ends(metadata: dict[str, Any]) -> list[int]:

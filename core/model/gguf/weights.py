@@ -24,10 +24,11 @@ class GgufWeights:
     def __init__(self, file: GgufFile, *, in_codes: bool = True) -> None:
         self._file, self._in_codes = file, in_codes
         self._architecture = file.metadata["general.architecture"]
+        self._family = family_of_gguf(self._architecture, file.path.name)
 
     def __contains__(self, name: str) -> bool:
         # what a trained draft has beside its weights is in no GGUF
-        return "." in name and gguf_name(name) in self._file.tensors
+        return "." in name and gguf_name(name, self._family) in self._file.tensors
 
     def tensor(self, name: str) -> torch.Tensor:
         """The weight's numbers, of the shape that the file says. Raises UserError when the file lacks it."""
@@ -43,7 +44,7 @@ class GgufWeights:
 
     def keeps_codes(self, stem: str) -> bool:
         """Whether `planes` is to be asked for `stem`.weight, rather than `tensor`."""
-        return self._in_codes and is_coded(self._file, gguf_name(f"{stem}.weight"))
+        return self._in_codes and is_coded(self._file, gguf_name(f"{stem}.weight", self._family))
 
     def planes(self, stem: str) -> QuantizedMatrix:
         """The codes of `stem`.weight. Raises UserError when the file lacks it."""
@@ -62,7 +63,7 @@ class GgufWeights:
         return floats(self._file.raw(ROPE_FACTORS), info.kind, info.shape).float().tolist()
 
     def _own(self, name: str) -> str:
-        own = gguf_name(name)
+        own = gguf_name(name, self._family)
         if own not in self._file.tensors:
             said = _("{file} lacks “{tensor}”. Copy or download it again, or choose another file.")
             raise UserError(said.format(file=self._file.path, tensor=own))
@@ -74,7 +75,7 @@ class GgufWeights:
         for key in ("head_count", "head_count_kv"):
             given = self._file.metadata[f"{self._architecture}.attention.{key}"]
             heads.append(given[0] if isinstance(given, list) else given)
-        return rows_of_halves(name, family_of_gguf(self._architecture, self._file.path.name), *heads, rows)
+        return rows_of_halves(name, self._family, *heads, rows)
 
 
 def rows_of_halves(name: str, family: str, heads: int, kv_heads: int, rows: int) -> torch.Tensor | None:

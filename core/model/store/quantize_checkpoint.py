@@ -17,7 +17,7 @@ from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
 from core.model.families import FAMILIES
-from core.model.gguf.config import OF_LAYER, gguf_name
+from core.model.gguf.config import gguf_name, parts_of_layer
 from core.model.gguf.folder import POINTER
 from core.model.gguf.quantize_blocks import q4_0, q8_0
 from core.model.gguf.size_estimates import GROUP
@@ -44,7 +44,7 @@ def quantised(folder: Path, kind: str, report: Progress) -> Path:
     if finished(made) is not None:
         return made
     config, weights = load_config(folder), Weights(folder)
-    tensors = {name: _tensor(name, kind, weights) for name in _names(config, weights)}
+    tensors = {name: _tensor(name, kind, config, weights) for name in _names(config, weights)}
     needed = sum(tensor.nbytes for tensor in tensors.values())
     made.mkdir(parents=True, exist_ok=True)
     file = made / f"{folder.name}.gguf"
@@ -74,12 +74,16 @@ def _names(config: ModelConfig, weights: Weights) -> list[str]:
     if not config.tied:
         found.append("lm_head.weight")
     for layer in range(config.layers):
-        parts = [f"model.layers.{layer}.{part}.{kind}" for part in OF_LAYER for kind in ("weight", "bias")]
+        parts = [
+            f"model.layers.{layer}.{part}.{kind}"
+            for part in parts_of_layer(config.family)
+            for kind in ("weight", "bias")
+        ]
         found += [name for name in parts if name in weights]
     return found
 
 
-def _tensor(name: str, kind: str, weights: Weights) -> Tensor:
+def _tensor(name: str, kind: str, config: ModelConfig, weights: Weights) -> Tensor:
     shape = weights.shape(name)
     if len(shape) == 2 and shape[-1] % GROUP:
         said = _(
@@ -87,13 +91,14 @@ def _tensor(name: str, kind: str, weights: Weights) -> Tensor:
             "weights: 16."
         )
         raise UserError(said.format(name=name, columns=shape[-1], group=GROUP))
-    return Tensor(gguf_name(name), kind if len(shape) == 2 else "F32", shape)
+    return Tensor(gguf_name(name, config.family), kind if len(shape) == 2 else "F32", shape)
 
 
 def _blocks(name: str, kind: str, config: ModelConfig, weights: Weights) -> np.ndarray:
     value = weights.tensor(name).float()
     if kind == "F32":
-        made = value.numpy()
+        shifted = FAMILIES[config.family].shifted and "norm" in name.split(".")[-2]
+        made = (value + 1 if shifted else value).numpy()
     else:
         made = _MAKERS[kind](value)
     order = rows_of_halves(name, config.family, config.heads, config.kv_heads, len(made))

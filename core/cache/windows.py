@@ -1,0 +1,131 @@
+"""Keys and values of layers that see the last tokens alone, and attention within such a window. Knows no
+model.
+
+Attention is put together from what every backend does over keys that lie in one run. Rows of a short pass
+each attend to their own window, as if they were alone. Of many rows, those of a piece see three parts of the
+keys: the own ones causally, what all of them see, and before that a triangle of which each row sees one key
+less than the row before it. Read backwards, rows and keys, that triangle is causal, too.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from core.backend.base import Backend
+from core.backend.shared.compiled import SHORT_PASS_ROWS
+from core.backend.shared.merge import merge_into
+from core.cache.base import KVShape, KVStore
+
+_STEP = 16  # tokens by multiples of which a run is moved: rows then keep their place in a line of memory
+
+
+def run_tokens(window: int, room: int) -> int:
+    """Tokens of a run in which `room` rows may lie behind a window."""
+    return (-(-(window + room) // _STEP) + 1) * _STEP
+
+
+class WindowRows:
+    """Rows of the window layers of `shape`: tokens [base, ...) of each in one run, which holds a window and
+    `room` rows behind it. Numbers of layers are places among the window layers.
+    """
+
+    def __init__(
+        self, shape: KVShape, backend: Backend, *, room: int, dtype: torch.dtype | None = None
+    ) -> None:
+        self.window, self._backend = shape.window, backend
+        capacity = run_tokens(shape.window, room)
+        self.store = KVStore(
+            shape.of_windows,
+            capacity,
+            block_tokens=capacity,
+            dtype=dtype or backend.storage,
+            device=backend.device,
+        )
+        self.base = 0
+
+    @property
+    def oldest(self) -> int:
+        """The shortest length at which everything that a window reaches is still here."""
+        return self.base + self.window - 1 if self.base else 0
+
+    def reset(self) -> None:
+        """As new."""
+        self.base = 0
+
+    def make_room(self, kept: int, end: int) -> None:
+        """Rows up to `end` will come. What no window reaches from token `kept` on may go."""
+        if end - self.base <= self.store.capacity:
+            return
+        base = self._reached(kept)
+        assert end - base <= self.store.capacity, f"{end - base} rows in a run for {self.store.capacity}"
+        for part in (self.store.k, self.store.v):
+            part[:, 0, :, : kept - base] = part[:, 0, :, base - self.base : kept - self.base].clone()
+        self.base = base
+
+    def attend(
+        self, place: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, start: int
+    ) -> torch.Tensor:
+        """As KVCache.attend, of rows from token `start` on, each to its window."""
+        self.store.write(place, start - self.base, k, v)
+        length = start - self.base + k.shape[0]
+        run = self.store.k[place], self.store.v[place]
+        return attend_window(self._backend, q, *run, length=length, window=self.window)
+
+    def follow(self, source: WindowRows, held: int, length: int) -> None:
+        """Rows [held, length) become those of `source`, or all that a window reaches where that is not
+        possible.
+        """
+        if held <= self.base or length - self.base > self.store.capacity:
+            self.base = held = self._reached(length)
+        if length > held:
+            self.store.copy_rows(source.store, held - source.base, held - self.base, length - held)
+
+    def _reached(self, token: int) -> int:
+        """Where a run may begin of which the next row is `token`."""
+        return max(0, token - self.window + 1) // _STEP * _STEP
+
+
+def attend_window(
+    backend: Backend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, window: int
+) -> torch.Tensor:
+    """Attention of q [n, heads, head_dim], the last n of `length` rows, each to the `window` rows that end
+    with its own. k, v [1, kv_heads, rows, width] in one run. Returns [n, heads, head_dim].
+    """
+    n = q.shape[0]
+    if n <= SHORT_PASS_ROWS:
+        ends = range(length - n + 1, length + 1)
+        rows = [
+            backend.attend(row, *_run(k, v, end - window, end), length=min(end, window), causal=True)
+            for row, end in zip(q.split(1), ends, strict=True)
+        ]
+        return torch.cat(rows)
+    found = []
+    start = length - n
+    while start < length:
+        # up to there no row has more before it than a window holds
+        end = min(window - 1, length) if start < window - 1 else min(start + window, length)
+        rows = q[start - length + n : end - length + n]
+        found.append(_piece(backend, rows, k, v, end=end, window=window))
+        start = end
+    return torch.cat(found)
+
+
+def _piece(
+    backend: Backend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, end: int, window: int
+) -> torch.Tensor:
+    """Up to `window` rows, the last of which is row `end` - 1."""
+    n = q.shape[0]
+    common = max(0, end - window)  # the first key that all of them see
+    out, lse = backend.attend_part(q, *_run(k, v, common, end), length=end - common, causal=True)
+    if common and n > 1:
+        # keys that the first row sees and the last one does not; the last row sees none of them
+        first = end - n - window + 1
+        keys, values = (part.flip(2) for part in _run(k, v, first, common))
+        # row i of n - 1, read backwards, sees the first i + 1 of as many keys
+        part, part_lse = backend.attend_part(q[:-1].flip(0), keys, values, length=n - 1, causal=True)
+        merge_into(out[:-1], lse[:-1], part.flip(0), part_lse.flip(0))
+    return out.to(q.dtype)
+
+
+def _run(k: torch.Tensor, v: torch.Tensor, start: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return k[:, :, max(0, start) : end], v[:, :, max(0, start) : end]
