@@ -12,7 +12,15 @@ from typing import Any
 
 from core.cache.base import KVShape
 from core.errors import UserError
-from core.model.families import FAMILIES, LayerKind, LayerKinds, layer_kinds, require_family, text_config
+from core.model.families import (
+    FAMILIES,
+    LayerKind,
+    LayerKinds,
+    layer_kinds,
+    require_family,
+    text_config,
+    why_no_experts,
+)
 from core.model.shapes import Sizes, sizes_in
 from core.text.words import translated as _
 
@@ -138,6 +146,8 @@ def _json(path: Path) -> dict[str, Any]:
 def _check_supported(source: Mapping[str, Any], name: str) -> None:
     family = source["model_type"]
     require_family(family, name)
+    if any((source.get(key) or 0) > 1 for key in ("num_local_experts", "num_experts")):
+        raise UserError(why_no_experts(name))
     window = source.get("sliding_window")
     slides = window and source.get("use_sliding_window", FAMILIES[family].slides)
     known = any(kind.window for kind in layer_kinds(source, name))

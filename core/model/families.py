@@ -138,6 +138,12 @@ def why_not(family: str, model: str) -> str:
     return said.format(model=model, family=family or _("unknown"), families=", ".join(FAMILIES))
 
 
+def why_no_experts(model: str) -> str:
+    """Why a mixture of experts does not run here, and what would."""
+    said = _("{model} is a mixture of experts; only dense models of {families} run here. Choose another one.")
+    return said.format(model=model, families=", ".join(FAMILIES))
+
+
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a checkpoint's configuration says of its text model, which one that also sees pictures holds
     inside; the rest of such a checkpoint is not used.

@@ -24,6 +24,7 @@ from core.model.gguf.folder import gguf_in
 from core.model.gguf.weights import GgufWeights
 from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
+from core.model.weight_shapes import require_shapes
 from core.text.words import translated as _
 
 MOST_PADDING = 1024  # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
@@ -43,6 +44,7 @@ def load_model(
     incomplete or unsupported. `in_codes`: the weights of a GGUF stay in its codes.
     """
     config, weights = load_config(folder), weights_in(folder, in_codes=in_codes)
+    require_shapes(config, weights)
     return build_model(config, weights, backend, positions=positions, stretch=stretch, progress=progress)
 
 
@@ -242,6 +244,10 @@ class Weights:
     def shape(self, name: str) -> tuple[int, ...]:
         """Its sizes. Reads no weights. Raises as `tensor`."""
         return tuple(self._file_of(name).get_slice(self._stored[name]).get_shape())
+
+    def place(self, name: str) -> tuple[Path, str]:
+        """Its file, and its name there."""
+        return self._files[name], self._stored[name]
 
     def _file_of(self, name: str) -> Any:
         if name not in self._files:

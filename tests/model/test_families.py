@@ -15,7 +15,9 @@ from core.config import MODES
 from core.decoding.decoder import Round
 from core.errors import UserError
 from core.model.config import load_config
+from core.model.gguf.config import config_of
 from core.model.gguf.folder import opened
+from core.model.gguf.reader import read_header
 from core.model.loader import load_model
 from core.request import Params
 from tests.support.gguf_files import write_gguf
@@ -23,6 +25,7 @@ from tests.support.gguf_models import wide
 from tests.support.tiny import VOCAB, engine, oracle, ours, whole_cache
 
 OTHERS = ("gemma3_text", "ministral3", "smollm3")
+OUTER = {"ministral3": "mistral3", "gemma3_text": "gemma3"}  # of a checkpoint that also sees pictures
 PROMPT = torch.randint(0, VOCAB, (131,), generator=torch.Generator().manual_seed(4)).tolist()
 
 
@@ -76,17 +79,18 @@ def test_a_checkpoint_and_a_gguf_give_the_same_bits(tmp_path: Path, family: str,
     assert float((found - want).abs().max()) < 1e-4 * float(want.abs().max())
 
 
+@pytest.mark.parametrize("family", ["ministral3", "gemma3_text"])
 @pytest.mark.parametrize("names", ["language_model.model.", "model.language_model."])
-def test_the_text_model_of_a_checkpoint_that_sees_runs(tmp_path: Path, names: str):
+def test_the_text_model_of_a_checkpoint_that_sees_runs(tmp_path: Path, names: str, family: str):
     """By either spelling of its tensors; the output matrix stands beside it."""
     from safetensors.torch import load_file, save_file
 
-    reference = oracle("ministral3")
+    reference = oracle(family)
     reference.save_pretrained(tmp_path / "text")
     inner = json.loads((tmp_path / "text" / "config.json").read_text())
     seeing = tmp_path / "seeing"
     seeing.mkdir()
-    outer = {"model_type": "mistral3", "text_config": inner, "tie_word_embeddings": False}
+    outer = {"model_type": OUTER[family], "text_config": inner, "tie_word_embeddings": False}
     (seeing / "config.json").write_text(json.dumps(outer))
     tensors = load_file(tmp_path / "text" / "model.safetensors")
     renamed = {name.replace("model.", names, 1): value for name, value in tensors.items()}
@@ -102,6 +106,7 @@ def test_the_text_model_of_a_checkpoint_that_sees_runs(tmp_path: Path, names: st
             "layer_types.2. is",
         ),
         ({"layer_types": ["full_attention"]}, "layer_types is no list of 4"),
+        ({"layer_types": ["full_attention", "sliding_attention"] * 2}, "layer_types.1. is"),
         ({"no_rope_layers": [1, 0]}, "no_rope_layers is no list of 4"),
         ({"no_rope_layers": None, "no_rope_layer_interval": 0}, "modulo"),
     ],
@@ -110,6 +115,64 @@ def test_layers_that_are_not_known_are_refused_by_file_and_key(tmp_path: Path, v
     oracle("smollm3").save_pretrained(tmp_path / "tiny")
     with pytest.raises(UserError, match=f"config.json of tiny .*{said}"):
         load_config(edited(tmp_path / "tiny", **values))
+
+
+def test_weights_of_another_shape_are_refused_by_file_and_key(tmp_path: Path, monkeypatch):
+    """Before anything of the model is loaded; of a file by its own names."""
+    from safetensors.torch import load_file, save_file
+
+    oracle("gemma3_text").save_pretrained(tmp_path / "tiny")
+    monkeypatch.setattr("core.model.loader.build_model", lambda *_, **__: pytest.fail("it was loaded"))
+    weights = tmp_path / "tiny" / "model.safetensors"
+    key = "model.layers.4.pre_feedforward_layernorm.weight"
+    tensors = load_file(weights)
+    save_file(tensors | {key: torch.zeros(31)}, weights)
+    with pytest.raises(UserError, match=rf"model.safetensors has “{key}” of shape \[31\], and \[32\] is"):
+        load_model(tmp_path / "tiny", CpuBackend(), positions=64)
+    del tensors[key]
+    save_file(tensors, weights)
+    with pytest.raises(UserError, match=f"lacks the weights “{key}”"):
+        load_model(tmp_path / "tiny", CpuBackend(), positions=64)
+    broken = wide("gemma3_text")
+    broken.model.layers[3].mlp.up_proj = torch.nn.Linear(256, 40, bias=False)
+    file = write_gguf(tmp_path / "model.gguf", broken, "F32")
+    with pytest.raises(UserError, match=r"model.gguf has “blk.3.ffn_up.weight” of shape \[40, 256\]"):
+        load_model(opened(file), CpuBackend(), positions=64)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"attention.head_count_kv": [2, 2]}, "attention.head_count_kv has 2 members for 6 layers"),
+        ({"attention.head_count_kv": [2, 2, 2, 2, 2, 1]}, "attention.head_count_kv differs from layer"),
+        ({"attention.sliding_window_pattern": [True] * 5}, "sliding_window_pattern has 5 members for 6"),
+        ({"attention.sliding_window_pattern": 0}, "attention.sliding_window_pattern is 0"),
+        ({"attention.sliding_window": 0}, "attention.sliding_window is 0"),
+        ({"expert_count": 8}, "mixture of experts; only dense models of llama"),
+    ],
+)
+def test_lists_of_a_file_that_are_not_one_for_each_layer_are_refused(tmp_path: Path, values, said: str):
+    header = read_header(write_gguf(tmp_path / "model.gguf", oracle("gemma3_text"), "F32"))
+    header.metadata.update({f"gemma3.{key}": value for key, value in values.items()})
+    with pytest.raises(UserError, match=f"(model.gguf|model) .*{said}"):
+        config_of(header, "model")
+
+
+def test_which_layers_have_a_window_is_read_as_it_is_written(tmp_path: Path):
+    """By a list, by a number, or by what llama.cpp takes where nothing is said."""
+    header = read_header(write_gguf(tmp_path / "model.gguf", oracle("gemma3_text"), "F32"))
+    every = ["sliding_attention"] * 5 + ["full_attention"]
+    assert config_of(header, "model")["layer_types"] == every
+    header.metadata["gemma3.attention.sliding_window_pattern"] = 3
+    assert config_of(header, "model")["layer_types"] == every[3:] * 2
+    header.metadata["gemma3.attention.sliding_window_pattern"] = [True, False] * 3
+    assert config_of(header, "model")["layer_types"] == every[4:] * 3
+
+
+def test_experts_of_a_checkpoint_are_refused(tmp_path: Path):
+    oracle("qwen3").save_pretrained(tmp_path / "tiny")
+    with pytest.raises(UserError, match="tiny is a mixture of experts; only dense models of llama, .* run"):
+        load_config(edited(tmp_path / "tiny", num_experts=64))
 
 
 def test_weights_in_another_format_are_refused(tmp_path: Path):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import FAMILIES, FULL, SLIDING, family_of_gguf
+from core.model.families import FAMILIES, FULL, SLIDING, family_of_gguf, why_no_experts
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
@@ -160,8 +160,7 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
             )
             raise UserError(said.format(model=name, key=key, value=given.get(key), size=head_dim))
     if given.get("expert_count"):
-        said = _("{model} is a mixture of experts, which does not run here. Choose another model.")
-        raise UserError(said.format(model=name))
+        raise UserError(why_no_experts(name))
     window = given.get("attention.sliding_window")
     return {
         "architectures": [FAMILIES[family].architecture],
@@ -205,6 +204,9 @@ class _Values:
         ValueError.
         """
         value = self[key]
+        layers = self.get("block_count")
+        if isinstance(value, list) and len(value) != layers:
+            raise ValueError(f"{key} has {len(value)} members for {layers} layers")
         of_layers = set(value) if isinstance(value, list) else {value}
         if len(of_layers) != 1:
             raise ValueError(f"{key} differs from layer to layer")
@@ -238,16 +240,17 @@ def _gemma3(given: _Values) -> dict[str, Any]:
     (src/models/gemma3.cpp) where the file does not say them.
     """
     layers = given.number("block_count")
-    pattern = given.get("attention.sliding_window_pattern")
+    key = "attention.sliding_window_pattern"
+    pattern = given.get(key)
     if not isinstance(pattern, list):
-        every = 6 if pattern is None else int(pattern)
+        every = 6 if pattern is None else given.number(key)
         pattern = [(layer + 1) % every != 0 for layer in range(layers)]
-    if len(pattern) < layers:
-        raise ValueError(f"attention.sliding_window_pattern has {len(pattern)} of {layers} members")
+    if len(pattern) != layers:
+        raise ValueError(f"{key} has {len(pattern)} members for {layers} layers")
     local = {"rope_type": "default", "rope_theta": given.get("rope.freq_base_swa") or 10_000.0}
     heads, head_dim = given.number("attention.head_count"), given.get("attention.key_length")
     return {
-        "layer_types": [SLIDING if has_window else FULL for has_window in pattern[:layers]],
+        "layer_types": [SLIDING if has_window else FULL for has_window in pattern],
         "sliding_window": given.number("attention.sliding_window"),
         "rope_parameters": {FULL: _rope(given), SLIDING: local},
         "hidden_activation": "gelu_pytorch_tanh",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from core.backend.shared.quantized import QuantizedMatrix
@@ -41,6 +43,14 @@ class GgufWeights:
             found = planes(raw, info.kind, (info.shape[0], info.shape[-1])).decoded().view(info.shape)
         order = self.order(name, info.shape[0])
         return found if order is None else found[order]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Its sizes. Raises as `tensor`."""
+        return tuple(self._file.tensors[self._own(name)].shape)
+
+    def place(self, name: str) -> tuple[Path, str]:
+        """Its file, and its name there."""
+        return self._file.path, self._own(name)
 
     def keeps_codes(self, stem: str) -> bool:
         """Whether `planes` is to be asked for `stem`.weight, rather than `tensor`."""
