@@ -22,9 +22,8 @@ from core.model.loader import load_model
 from core.request import Params
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
-from tests.support.tiny import VOCAB, engine, oracle, ours, whole_cache
+from tests.support.tiny import OTHERS, VOCAB, engine, oracle, ours, whole_cache
 
-OTHERS = ("gemma3_text", "ministral3", "smollm3")
 OUTER = {"ministral3": "mistral3", "gemma3_text": "gemma3"}  # of a checkpoint that also sees pictures
 PROMPT = torch.randint(0, VOCAB, (131,), generator=torch.Generator().manual_seed(4)).tolist()
 

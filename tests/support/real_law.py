@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from core.cache.base import KVCache
-from core.cache.full import FullKVCache
-from core.cache.retrieval import RetrievalKVCache
+from core.cache.layered import retrieval_over
 from core.cache.streaming import StreamingKVCache
 from core.decoding.decoder import Decoder
 from core.decoding.draft_length import FixedLength
@@ -25,6 +24,7 @@ from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.model.llama import LlamaModel
 from tests.support.by_definition import KeptRows
+from tests.support.tiny import whole_cache
 from tests.support.toys import ToyPrivate
 
 LEAST_EXPECTED = 5.0  # per cell of the chi-square; rarer tokens share one
@@ -108,8 +108,8 @@ def read_page(
     """
     *known, newest = ids
     with torch.inference_mode():
-        full = FullKVCache(model.config.kv_shape, len(ids) + 8, model.backend, block_tokens=64, dtype=rows)
-        retrieval = RetrievalKVCache(full, budget=budget, chunk=budget, recent=1, tail_tokens=8, slack=8)
+        full = whole_cache(model, len(ids) + 8, dtype=rows)
+        retrieval = retrieval_over(full, budget=budget, chunk=budget, recent=1, tail_tokens=8, slack=8)
         streaming = StreamingKVCache(
             model.config.kv_shape, model.backend, model.rope.rotate, sinks=1, window=window, slack=8
         )

@@ -25,6 +25,7 @@ from core.selftest.random_model import SMALL_PLAN
 VOCAB = 97
 ALIKE = ("llama", "mistral", "qwen2", "qwen3")  # all of their layers
 ONE_STORE = (*ALIKE, "ministral3", "smollm3")  # holds the rows of all layers
+OTHERS = ("gemma3_text", "ministral3", "smollm3")  # whose layers are not those of Llama
 FAMILIES = (*ONE_STORE, "gemma3_text")
 
 
