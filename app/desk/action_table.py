@@ -95,6 +95,7 @@ def of_answers(
         "retell-oldest": action(questions.retell_oldest),
         "start-fresh": action(questions.start_fresh),
         "not-now": action(questions.cancel),
+        "drop-queued": action(questions.drop),
         "summarize": action(questions.summarize),
         "suggest": action(questions.ask, question=text_field("text", NAME_CHARS)),
         "regenerate": action(questions.regenerate),

@@ -101,7 +101,8 @@ class AnswerJob:
     """Runs one stream of events in its own thread and writes the answer to the history while it grows.
 
     An answer `instead_of` an earlier one is written when it is complete; `say` tells when it does not come to
-    that and the earlier one stands. `done` is given an answer that was not stopped.
+    that and the earlier one stands. `done` is given an answer that was not stopped; `ended` is called last,
+    however it ended.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class AnswerJob:
         spoiler_limit: int | None = None,
         instructions: str = "",
         done: Callable[[Finished], None] = lambda finished: None,
+        ended: Callable[[], None] = lambda: None,
         params: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -127,7 +129,8 @@ class AnswerJob:
         )
         self._params = dict(params or {})
         self._events, self._history, self._clock = events, history, clock
-        self._changed, self._stop, self._say, self._done = changed, stop, say, done
+        self._changed, self._stop, self._say = changed, stop, say
+        self._done, self._ended = done, ended
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
         # of the answer, before what is being written now
@@ -186,6 +189,7 @@ class AnswerJob:
                 "What was written so far is kept. Please ask again."
             )
             self._end(Failed(words))
+        self._ended()
 
     def _take(self, event: Event) -> None:
         self._figures.take(event)

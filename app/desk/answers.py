@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,10 @@ from app.desk.answer_job import AnswerJob
 from app.desk.chapters import Chapters
 from app.desk.retelling import retold
 from app.desk.store import Store
+from app.desk.values import AnswerPlace
+from app.errors import guarded
 from app.store.history import History
-from app.store.turns import StoredTurn, going_on
+from app.store.turns import StoredTurn, going_on, wording
 from core.events import Event
 from core.request import HistoryTurn, Request
 
@@ -23,8 +25,17 @@ if TYPE_CHECKING:
 class AnswerQueue:
     """Has questions answered, one at a time. `job`: the answer that was begun last."""
 
-    def __init__(self, store: Store, engine: Runtime, history: History, chapters: Chapters) -> None:
-        self._store, self._engine, self._history = store, engine, history
+    def __init__(
+        self,
+        store: Store,
+        engine: Runtime,
+        history: History,
+        chapters: Chapters,
+        *,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ended` is called behind every answer."""
+        self._store, self._engine, self._history, self._ended = store, engine, history, ended
         self._chapters, self._lock = chapters, threading.Lock()
         self.job: AnswerJob | None = None
 
@@ -35,19 +46,22 @@ class AnswerQueue:
         *,
         left: Sequence[HistoryTurn] = (),
         retell: bool = False,
+        queued: Request | None = None,
     ) -> bool:
         """Has the question answered; False while another answer is written. `instead_of`: the answer that
         this one takes the place of. `left`: what goes no longer to the engine, of the questions before;
-        `retell`: but as a summary.
+        `retell`: but as a summary. `queued`: the question that waited and is this one; False where another
+        waits, or it does no more.
         """
         with self._lock:
-            if self._store.state.busy:
+            if self._store.state.working or self._store.state.queued is not queued:
                 return False
             job = self.job = self._prepared(ask, instead_of, left, retell)
             self._store.update(
                 lambda now: replace(now, notice=now.undo_offer, answers=now.answers + 1),
-                conversation_id=ask.conversation_id,
                 answer=job.snapshot,
+                answer_place=AnswerPlace(ask.book_id, ask.conversation_id, wording(ask)),
+                queued=None,
             )
         job.start()
         return True
@@ -67,7 +81,7 @@ class AnswerQueue:
     ) -> AnswerJob:
         """The question goes into the history, unless its answer stands there, and the answer's place."""
         history, talk = self._history, ask.conversation_id
-        if not self._store.state.conversation_id:
+        if not history.title(talk):  # it is its first question
             history.create(ask.book_id, ask.spoiler_limit, talk)
         pairs = going_on(history.turns(talk)[: -2 if instead_of else None], ask.spoiler_limit)
         with history.together():  # a question without its answer would shift all that follow
@@ -86,6 +100,7 @@ class AnswerQueue:
                 spoiler_limit=ask.spoiler_limit,
                 instructions=ask.instructions,
                 done=lambda finished: self._chapters.keep(ask, finished),
+                ended=lambda: guarded(self._ended, self._store.say, None),
                 params=ask.params,
             )
 

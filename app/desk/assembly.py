@@ -78,7 +78,9 @@ class AppServices:
 
         self.chapters = Chapters(store, library)
         self.requests = Requests(store, library, preferences)
-        self.answers = AnswerQueue(store, engine, history, self.chapters)
+        self.answers = AnswerQueue(
+            store, engine, history, self.chapters, ended=lambda: self.questions.advance()
+        )
         self.questions = Questions(
             store,
             engine,
@@ -87,7 +89,7 @@ class AppServices:
             answers=self.answers,
             refuses=OtherBooks(store, library).refuses,
         )
-        self.comparison = Comparison(store, engine, history, books)
+        self.comparison = Comparison(store, engine, history, books, ended=self.questions.advance)
         self.context_usage = ContextUsage(store, engine, books, self.requests)
         self.cards = BookEstimates(engine, store.tell, counted=library.count_tokens)
         self.search = ShelfSearch(store, library, history, self.chapters)
@@ -147,6 +149,7 @@ class AppServices:
         opening, fetching = self.state.opening, self.models.fetching
         return (
             self.engine.state in ("loading", "busy")
+            or self.state.busy
             or (opening is not None and not opening.waiting)
             or (fetching is not None and fetching.state == "running")
         )
@@ -169,6 +172,7 @@ class AppServices:
 
         `hurry` may come meanwhile, from another thread.
         """
+        self.questions.drop()
         self.stop()
         self.answers.join(STOP_WAIT_S)
         if not self._hurry.is_set():

@@ -53,11 +53,13 @@ class BookEstimates:
         with self._lock:
             if state not in ("ready", "busy"):
                 self._failed = dict.fromkeys(self._failed, self._clock() - AGAIN_S)
-            if state == "busy":  # it may be reading this book: the card stands until it can say what is left
+            # it may be reading this book: what stands, stands until it can say what is left
+            if state == "busy" and key in self._kept:
                 self._outdated.add(key)
             wanted = key not in self._kept or self._clock() - self._failed.get(key, self._clock()) >= AGAIN_S
             wanted = wanted or key in self._outdated
-            if wanted and state == "ready" and key not in self._asking:
+            can = state == "ready" or state == "busy" and key not in self._outdated
+            if wanted and can and key not in self._asking:
                 self._asking.add(key)
                 self._outdated.discard(key)
                 threading.Thread(target=self._fetch, args=(key, book), name="card", daemon=True).start()

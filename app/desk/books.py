@@ -28,8 +28,11 @@ class OpenBooks:
     @property
     def turns(self) -> list[StoredTurn]:
         """The open conversation's turns, the one being written included."""
-        talk = self._store.state.conversation_id
-        return self._history.turns(talk) if talk else []
+        return self.turns_of(self._store.state.conversation_id)
+
+    def turns_of(self, conversation_id: str) -> list[StoredTurn]:
+        """The turns of a conversation, open or not; none of one that has not begun."""
+        return self._history.turns(conversation_id) if conversation_id else []
 
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk."""
@@ -37,8 +40,8 @@ class OpenBooks:
             self.select(entries[0].id)
 
     def select(self, book_id: str) -> None:
-        """Opens a book of the shelf with its newest conversation."""
-        if self._store.refuse_while_busy():
+        """Opens a book of the shelf with its newest conversation. What is answered elsewhere goes on."""
+        if self._store.refuse_while_moving():
             return
         try:
             self._library.touch(book_id)
@@ -49,10 +52,11 @@ class OpenBooks:
             return
         talks = self._history.conversations(book_id)
         spoiler_limit = _limit(book, talks[0].spoiler_limit) if talks else None
+        talk = talks[0].id if talks else ""
         self._store.update(
-            _cleared,
+            lambda now: _cleared(now, talk),
             book_id=book_id,
-            conversation_id=talks[0].id if talks else "",
+            conversation_id=talk,
             spoiler_limit=spoiler_limit,
             **self._reader.opened(book, spoiler_limit),
         )
@@ -60,7 +64,9 @@ class OpenBooks:
     def put_away(self) -> None:
         """Leaves the desk empty."""
         closed = self._reader.opened(None, None)
-        self._store.update(book_id="", conversation_id="", answer=None, **closed)
+        self._store.update(
+            lambda now: replace(now, answer=now.answer_beside("")), book_id="", conversation_id="", **closed
+        )
 
     def open_conversation(self, conversation_id: str, book_id: str = "") -> None:
         """Goes to a conversation about the open book, or about another one."""
@@ -69,7 +75,7 @@ class OpenBooks:
         state = self._store.state
         if book_id not in ("", state.book_id) or book_id and conversation_id == state.conversation_id:
             return
-        if self._store.refuse_while_busy():
+        if self._store.refuse_while_moving():
             return
         for talk in self._history.conversations(state.book_id):
             if talk.id == conversation_id:
@@ -79,7 +85,7 @@ class OpenBooks:
         """Puts the conversation away and starts an empty one with the same limit; the book stays in the
         engine's memory.
         """
-        if not self._store.refuse_while_busy():
+        if not self._store.refuse_while_moving():
             self._lay("", self._store.state.spoiler_limit)
 
     def open_place(self, book_id: str, offset: int, length: int) -> None:
@@ -94,7 +100,7 @@ class OpenBooks:
         may be.
         """
         book = self.current
-        if self._store.refuse_while_busy() or book is None:
+        if self._store.refuse_while_answered(self._store.state.conversation_id) or book is None:
             return
         talk, spoiler_limit = self._store.state.conversation_id, _limit(book, chapter or None)
         if talk:
@@ -117,7 +123,7 @@ class OpenBooks:
         book = self.current
         spoiler_limit = _limit(book, spoiler_limit) if book else None
         self._store.update(
-            lambda now: replace(now, answer=None, notice=now.undo_offer),
+            lambda now: replace(now, answer=now.answer_beside(conversation_id), notice=now.undo_offer),
             conversation_id=conversation_id,
             spoiler_limit=spoiler_limit,
             **self._reader.limited(spoiler_limit),
@@ -129,8 +135,13 @@ def _limit(book: Document, spoiler_limit: int | None) -> int | None:
     return min(spoiler_limit, len(book.chapters)) or None if spoiler_limit else None
 
 
-def _cleared(state: AppState) -> AppState:
-    """Without what belongs to the book that lay open before."""
+def _cleared(state: AppState, conversation_id: str) -> AppState:
+    """Without what belongs to the book that lay open before, for a conversation about another."""
     return replace(
-        state, notice=state.undo_offer, answer=None, overflow=None, chapters=(0, 0), selected_chapters=()
+        state,
+        notice=state.undo_offer,
+        answer=state.answer_beside(conversation_id),
+        overflow=None if state.shown_overflow else state.overflow,
+        chapters=(0, 0),
+        selected_chapters=(),
     )

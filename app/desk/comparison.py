@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,18 @@ def comparable(turns: list[StoredTurn]) -> tuple[StoredTurn | None, str]:
 class Comparison:
     """Compares the last answer of the open conversation; nothing else is answered meanwhile."""
 
-    def __init__(self, store: Store, engine: Runtime, history: History, books: OpenBooks) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Runtime,
+        history: History,
+        books: OpenBooks,
+        *,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ended` is called behind every comparison."""
         self._store, self._engine, self._history, self._books = store, engine, history, books
+        self._ended = ended
 
     def begin(self) -> None:
         """Starts, where there is something to compare. Raises UserError, so where plain decoding would read
@@ -68,26 +79,29 @@ class Comparison:
                 "now. Regenerate it, then compare the new one."
             )
             raise UserError(words.format(number=spoiler_limit))
-        talk = self._store.update(comparing=ComparisonRun()).conversation_id
-        threading.Thread(target=self._run, args=(talk, turns), name="compare", daemon=True).start()
+        talk, ask = self._store.state.conversation_id, self._asked(turns)
+        self._store.update(comparing=ComparisonRun())
+        threading.Thread(target=self._run, args=(talk, ask, turns[-1]), name="compare", daemon=True).start()
 
     def stop(self) -> None:
         """Ends it; nothing is kept."""
         if self._store.state.comparing:
             self._engine.stop()
 
-    def _run(self, talk: str, turns: list[StoredTurn]) -> None:
+    def _run(self, talk: str, ask: Request, answer: StoredTurn) -> None:
         try:
-            guarded(lambda: self._compare(talk, turns), self._store.say, None)
+            guarded(lambda: self._compare(talk, ask, answer), self._store.say, None)
         finally:
             self._store.update(comparing=None)
+        guarded(self._ended, self._store.say, None)
 
-    def _compare(self, talk: str, turns: list[StoredTurn]) -> None:
+    def _asked(self, turns: list[StoredTurn]) -> Request:
+        """The last question of the open conversation, for plain decoding."""
         question, answer = turns[-2:]
-        ask = Request(
+        return Request(
             **asked_again(question),
             book=self._books.current,
-            conversation_id=talk,
+            conversation_id=self._store.state.conversation_id,
             params={**answer.extra.get("params", {}), "mode": "autoregressive"},
             history=exchanges(turns[:-2], self._store.state.spoiler_limit),
             spoiler_limit=answered_limit(question, answer),
@@ -95,6 +109,8 @@ class Comparison:
             compare=tuple(answer.extra.get("decoded") or answer.extra["ids"]),
             drawn=answer.extra.get("drawn") or {},
         )
+
+    def _compare(self, talk: str, ask: Request, answer: StoredTurn) -> None:
         figures = AnswerStats()
         for event in self._engine.ask(ask):
             figures.take(event)

@@ -1,8 +1,10 @@
 """What can be done with the conversations about the open book: names, pins, forks at a turn, and earlier
-versions of an answer. Nothing changes while an answer is being written.
+versions of an answer. An answer that is being written stays where it is.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from app.desk.books import OpenBooks
 from app.desk.store import Store
@@ -31,8 +33,8 @@ class Conversations:
 
     def fork(self, number: int) -> bool:
         """Opens a copy of the conversation up to and with its turn `number`. False when there is none."""
-        there = any(turn.number == number for turn in self._books.turns)
-        if self._store.refuse_while_busy() or not there:
+        there = any(turn.number == number and turn.state != "writing" for turn in self._books.turns)
+        if self._store.refuse_while_moving() or not there:
             return False
         talk = self._store.state.conversation_id
         self._books.open_conversation(self._history.fork(talk, number, _("Fork of “{title}”")))
@@ -47,6 +49,7 @@ class Conversations:
 
     def use_version(self, number: int, version: int) -> None:
         """Lets an earlier version of the answer `number` stand in its place; the one that stood is kept."""
-        if not self._store.refuse_while_busy():
-            self._history.use_version(self._store.state.conversation_id, number, version)
-            self._store.update(answer=None)
+        talk = self._store.state.conversation_id
+        if not self._store.refuse_while_answered(talk):
+            self._history.use_version(talk, number, version)
+            self._store.update(lambda now: replace(now, answer=now.answer_beside(talk)))

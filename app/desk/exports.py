@@ -71,7 +71,7 @@ class ConversationImport:
             made = brought(file)
         finally:
             file.unlink(missing_ok=True)
-        if self._store.refuse_while_busy():
+        if self._store.refuse_while_moving():
             return
         if not any(entry.id == made.book_id for entry in self._library.entries()):
             words = _(

@@ -159,7 +159,7 @@ class ImportQueue:
     # --- inside
 
     def _open(self, opening: ImportedFile) -> None:
-        if self._store.refuse_while_busy():
+        if self._store.refuse_while_moving():
             _drop(opening)
         else:
             self._take_in(opening)
@@ -209,7 +209,7 @@ class ImportQueue:
         self._store.say(words)
 
     def _open_again(self, opening: ImportedFile) -> None:
-        if self._store.refuse_while_busy():
+        if self._store.refuse_while_moving():
             return
         if opening.path.is_file():
             self._open(replace(opening, stage=_("Opening"), fraction=None))

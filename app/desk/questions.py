@@ -12,18 +12,18 @@ from app.desk.answers import AnswerQueue
 from app.desk.books import OpenBooks
 from app.desk.requests import Requests, span
 from app.desk.retelling import RETOLD_TOKENS
+from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import ContextOverflow
+from app.errors import in_words
 from app.store.history import new_id
-from app.store.turns import StoredTurn, asked_again
+from app.store.turns import StoredTurn, asked_again, exchanges, wording
 from core.errors import UserError
 from core.request import Request
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
-
-ENDING_S = 1.0  # between an answer's last word and its end
 
 
 class Questions:
@@ -43,12 +43,11 @@ class Questions:
         self._requests, self._answers, self._refuses = requests, answers, refuses
 
     def ask(self, question: str) -> bool:
-        """Asks a question; False when it could not be taken (the text should stay in its box)."""
-        self._answers.join(
-            ENDING_S
-        )  # all of its words are to be seen already: whoever asks now means the next
+        """Asks a question, or has it wait for the end of the answer that is written. False when it could not
+        be taken (the text should stay in its box).
+        """
         question = question.strip()
-        if not question or self._store.refuse_while_busy() or self._is_down() or self._refuses(question):
+        if not question or self._is_down() or self._refuses(question):
             return False
         return self._send(question)
 
@@ -88,7 +87,26 @@ class Questions:
         """Asks in a new conversation."""
         if waiting := self._taken():
             self._books.begin_conversation()
-            self._answers.begin(replace(waiting.ask, conversation_id=new_id(), history=()))
+            talk = self._store.update(conversation_id=new_id()).conversation_id
+            self._answers.begin(replace(waiting.ask, conversation_id=talk, history=()))
+
+    def advance(self) -> None:
+        """Asks the question that waits, once nothing else is answered. It gets what was said before it."""
+        queued = self._store.state.queued
+        if queued is None or self._store.state.working:
+            return
+        try:
+            self._ask_queued(queued)
+        except (
+            Exception
+        ) as error:  # nobody waits for this call: what it could not do is to be read on the page
+            self._store.update(queued=None)
+            words = _("“{question}” could not be asked. {reason}")
+            self._store.say(words.format(question=wording(queued), reason=in_words(error)))
+
+    def drop(self) -> None:
+        """The question that waits is not asked."""
+        self._store.update(queued=None)
 
     def cancel(self) -> None:
         """The question is not asked."""
@@ -110,14 +128,37 @@ class Questions:
         return self._books.current is not None
 
     def _send(self, question: str | None, *, instead_of: StoredTurn | None = None, **chosen: Any) -> bool:
-        """Makes the question, and asks it or lets the person choose first."""
+        """Makes the question, and asks it, or has it wait, or lets the person choose first."""
+        if self._store.refuse_while_busy() if instead_of else self._store.refuse_while_moving():
+            return False
         before = self._books.turns[: -2 if instead_of else None]
         talk = self._store.state.conversation_id or new_id()
         ask = self._requests.make(question, before, conversation_id=talk, **chosen)
+        if self._store.state.busy:
+            return self._queue(ask)
         if waiting := self._overflow(ask, instead_of):
             self._store.update(overflow=waiting)
             return True
-        return self._answers.begin(ask, instead_of)
+        self._store.update(conversation_id=talk)
+        return self._answers.begin(ask, instead_of) or (instead_of is None and self._queue(ask))
+
+    def _queue(self, ask: Request) -> bool:
+        """Has the question wait until nothing else is answered; there is one place."""
+        taken = self._store.update(lambda now: now if now.queued else replace(now, queued=ask)).queued is ask
+        if taken:
+            self._store.update(conversation_id=ask.conversation_id)
+            self.advance()  # the answer may have ended meanwhile
+        else:
+            self._store.say(_("One question waits already: let it have its turn, or drop it."), "info")
+        return taken
+
+    def _ask_queued(self, queued: Request) -> None:
+        before = self._books.turns_of(queued.conversation_id)
+        ask = replace(queued, history=exchanges(before, queued.spoiler_limit))
+        if waiting := self._overflow(ask, None):
+            self._store.update(lambda now: _crowded(now, queued, waiting))
+        else:
+            self._answers.begin(ask, queued=queued)
 
     def _is_down(self) -> bool:
         """Says that nothing can be asked, if that is so."""
@@ -159,6 +200,11 @@ class Questions:
         retells = retold <= count
         oldest = max(retold if retells else least, half)
         return ContextOverflow(ask, oldest, count, room, retells, instead_of)
+
+
+def _crowded(now: AppState, queued: Request, waiting: ContextOverflow) -> AppState:
+    """The question that waited for its turn waits for a choice instead, unless it was dropped."""
+    return replace(now, queued=None, overflow=waiting) if now.queued is queued else now
 
 
 def too_many(room: dict[str, Any], *, beside: int = 0) -> int:

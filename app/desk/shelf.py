@@ -36,7 +36,7 @@ class Shelf:
         otherwise.
         """
         unstored = self.keep(document, cover=cover, again=again)
-        if self._store.state.busy:
+        if self._store.state.working:
             words = _("“{title}” was read and stands on the shelf.")
             self._store.say(words.format(title=document.title), "info")
         else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.desk.answer_job import Snapshot
 from app.desk.values import (
+    AnswerPlace,
     BookSearch,
     ComparisonRun,
     ContextOverflow,
@@ -17,6 +18,7 @@ from app.desk.values import (
 )
 from app.models.local_files import FileInspection, FolderChoice
 from app.store.notebook import Notebook
+from core.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,13 @@ class AppState:
     # what a summary is to be about: the first and the last chapter, 0: that of the book; or these alone
     chapters: tuple[int, int] = (0, 0)
     selected_chapters: tuple[int, ...] = ()
-    # the open conversation, and the answer that is made or was made last in it
+    # the open conversation; the answer that is made or was made last, and where; the question that waits for
+    # its end
     conversation_id: str = ""
     answer: Snapshot | None = None
+    answer_place: AnswerPlace | None = None
     answers: int = 0  # that were begun: tells one from the next
+    queued: Request | None = None
     overflow: ContextOverflow | None = None
     comparing: ComparisonRun | None = None
     # files, folders and models
@@ -53,9 +58,45 @@ class AppState:
     was_left: bool = False
 
     @property
-    def busy(self) -> bool:
+    def working(self) -> bool:
         """Whether an answer is being made or compared."""
         return self.comparing is not None or self.answer is not None and self.answer.running
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is being made or compared, or a question waits for that."""
+        return self.working or self.queued is not None
+
+    @property
+    def shown_answer(self) -> Snapshot | None:
+        """The answer, where it belongs to the open conversation."""
+        return None if self.answer_elsewhere else self.answer
+
+    @property
+    def answer_elsewhere(self) -> AnswerPlace | None:
+        """Where the answer is made or was made, if that is not the open conversation."""
+        place = self.answer_place if self.answer else None
+        return place if place and place.conversation_id != self.conversation_id else None
+
+    @property
+    def is_answered_here(self) -> bool:
+        """Whether the open conversation gets an answer now, or one is compared."""
+        return self.is_answered(self.conversation_id)
+
+    def is_answered(self, name: str) -> bool:
+        """Whether the book or the conversation of this id gets an answer now; any, while one is compared."""
+        place = self.answer_place
+        return self.working and (
+            self.comparing is not None or place is None or name in (place.book_id, place.conversation_id)
+        )
+
+    def answer_beside(self, conversation_id: str) -> Snapshot | None:
+        """What is left of the answer when this conversation is opened: one that is made, and one that was
+        made elsewhere and has not been seen.
+        """
+        place = self.answer_place
+        seen = place is None or place.conversation_id in (self.conversation_id, conversation_id)
+        return None if self.answer and not self.answer.running and seen else self.answer
 
     @property
     def is_moving(self) -> bool:

@@ -54,6 +54,15 @@ class Store:
             self.say(_("An answer is being written. Stop it first."), "info")
         return self._state.busy or self.refuse_while_moving()
 
+    def refuse_while_answered(self, name: str) -> bool:
+        """Says that the book or the conversation of this id gets an answer now, or that the data is being
+        moved, if that is so.
+        """
+        answered = self._state.is_answered(name)
+        if answered:
+            self.say(_("An answer is being written here. Stop it first."), "info")
+        return answered or self.refuse_while_moving()
+
     def refuse_while_moving(self) -> bool:
         """Says that the data is being moved, if it is."""
         if self._state.is_moving:

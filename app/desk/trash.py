@@ -51,22 +51,24 @@ class Trash:
     def throw_book(self, book_id: str) -> None:
         """Takes a book off the page with all that belongs to it."""
         entry = next((one for one in self._library.entries() if one.id == book_id), None)
-        if self._store.refuse_while_busy() or entry is None:
+        if self._store.refuse_while_answered(book_id) or entry is None:
             return
         self._library.mark_forgotten(book_id, self._clock())
         words = _("“{title}” is deleted, with its conversations and notes.").format(title=entry.title)
         self._offer_undo(book_id, words)
+        self._store.update(lambda now: _without(now, book_id))
         if self._store.state.book_id == book_id:
             self._books.put_away()
 
     def throw_conversation(self, conversation_id: str) -> None:
         """Takes a conversation off the page."""
-        if not conversation_id or self._store.refuse_while_busy():
+        if not conversation_id or self._store.refuse_while_answered(conversation_id):
             return
         self._history.mark_forgotten(conversation_id, self._clock())
         self._offer_undo(conversation_id, _("The conversation is deleted."))
+        self._store.update(lambda now: _without(now, conversation_id))
         if self._store.state.conversation_id == conversation_id:
-            self._store.update(conversation_id="", answer=None)
+            self._store.update(conversation_id="")
 
     def throw_open_conversation(self) -> None:
         """Takes the open conversation off the page."""
@@ -87,7 +89,7 @@ class Trash:
     def restore(self, names: str) -> None:
         """Brings back what is called by these names, with spaces between, and opens the last of them."""
         offer = self._store.state.undo_offer
-        if self._store.refuse_while_busy():
+        if self._store.refuse_while_moving():
             if offer:  # why not now, and the button for later
                 self._store.update(
                     lambda now: replace(now, notice=replace(now.notice or offer, undo=offer.undo))
@@ -153,3 +155,13 @@ class Trash:
             self._engine.forget(conversation_id)
         self._engine.forget_book(book_id)
         self._library.forget(book_id)
+
+
+def _without(state: AppState, name: str) -> AppState:
+    """Without the question that waits in the conversation of this id, or about the book, and without the
+    answer that was made there.
+    """
+    asked, place = state.queued, state.answer_place
+    waits = asked is not None and name not in (asked.book_id, asked.conversation_id)
+    stands = place is not None and name not in (place.book_id, place.conversation_id)
+    return replace(state, queued=asked if waits else None, answer=state.answer if stands else None)

@@ -72,6 +72,15 @@ class BookSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerPlace:
+    """Where an answer is made: the conversation, its book ("" without one), and what was asked."""
+
+    book_id: str
+    conversation_id: str
+    wording: str
+
+
+@dataclass(frozen=True, slots=True)
 class ContextOverflow:
     """A question that waits: the context cannot hold it with all that was said. `oldest` of `count` questions
     would have to be left out. `room`: core.conversation.turns.Turns.room.

@@ -4,11 +4,14 @@ where a question does not fit any more. Values in, HTML out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from app.desk.values import ContextOverflow
+from app.desk.values import AnswerPlace, ContextOverflow
 from app.render.templating import render
+from app.store.turns import wording
 from core.config import INSTRUCTIONS_CHARS
+from core.request import Request
 
 
 def meter_html(room: dict[str, Any] | None) -> str:
@@ -51,4 +54,29 @@ def crowded_html(crowded: ContextOverflow | None) -> str:
         text=room["text"],
         said=sum(room["turns"]),
         total=room["context"],
+    )
+
+
+def queue_html(
+    elsewhere: AnswerPlace | None,
+    phase: str,
+    *,
+    queued: Request | None,
+    crowded: ContextOverflow | None,
+    titles: Mapping[str, str],
+) -> str:
+    """What goes on beside the open conversation: the answer that is or was made `elsewhere`, in this `phase`;
+    the question that waits for its turn; one that waits elsewhere for a choice. `titles`: of the books that
+    do not lie open. Empty where there is nothing.
+    """
+    if not (elsewhere or queued or crowded):
+        return ""
+    return render(
+        "queue.html",
+        elsewhere=elsewhere,
+        phase=phase,
+        queued=queued,
+        queued_wording=wording(queued) if queued else "",
+        crowded=crowded,
+        titles=titles,
     )

@@ -125,6 +125,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
         _fixed("live")
         _region("progress")
     password = _password()
+    _region("queue")
     _region("crowded")
     with gr.Row(elem_id="around"):
         _region("meter")

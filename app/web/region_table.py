@@ -12,7 +12,7 @@ from typing import Any
 
 from app.desk.answer_job import Snapshot
 from app.desk.shelf import StoredReading
-from app.desk.values import ComparisonRun, ImportedFile, ShownPassage
+from app.desk.values import AnswerPlace, ComparisonRun, ContextOverflow, ImportedFile, ShownPassage
 from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection
 from app.models.progress import Transfer
@@ -24,7 +24,7 @@ from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews
 from app.web.chapters import told_html, tree_html
-from app.web.composer import crowded_html, instructions_html, meter_html
+from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
@@ -32,6 +32,7 @@ from app.web.stats_panel import panel_html, plan_html
 from core.config import Settings
 from core.documents.document import Document
 from core.events import Loading, Stats
+from core.request import Request
 
 ELSEWHERE = ("command line", "config.yaml")
 Region = Callable[..., str | tuple[str, ...]]
@@ -90,8 +91,26 @@ def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, 
     return instructions_html(settings.instructions, notebook.instructions, fixed=fixed)
 
 
-def _ways(book: Document | None, settings: Settings, spoiler_limit: int | None, busy: bool) -> str:
-    return regions.ways_html(book, reading_mode=settings.reading_mode, spoiler_limit=spoiler_limit, busy=busy)
+def _ways(
+    book: Document | None, settings: Settings, spoiler_limit: int | None, is_answered_here: bool
+) -> str:
+    return regions.ways_html(
+        book, reading_mode=settings.reading_mode, spoiler_limit=spoiler_limit, busy=is_answered_here
+    )
+
+
+def _queue(
+    answer_elsewhere: AnswerPlace | None,
+    answer_phase: str,
+    queued: Request | None,
+    overflow: ContextOverflow | None,
+    shown_overflow: ContextOverflow | None,
+    entries: list[BookEntry],
+    book_id: str,
+) -> str:
+    crowded = overflow if shown_overflow is None else None
+    titles = {one.id: one.title for one in entries if one.id != book_id}
+    return queue_html(answer_elsewhere, answer_phase, queued=queued, crowded=crowded, titles=titles)
 
 
 def _choices(
@@ -145,6 +164,7 @@ REGIONS: Mapping[str, Region] = {
     "stage": _stage,
     "meter": meter_html,
     "instructions": _instructions,
+    "queue": _queue,
     "crowded": lambda shown_overflow: crowded_html(shown_overflow),
     "ways": _ways,
     "choices": _choices,
@@ -178,13 +198,18 @@ def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
         )
 
     def parts(
-        answer: Snapshot | None, running: bool, book: Document | None, spoiler_limit: int | None
+        shown_answer: Snapshot | None, running: bool, book: Document | None, spoiler_limit: int | None
     ) -> Any:
-        return views.parts(answer, book, spoiler_limit) if running else ()
+        return views.parts(shown_answer, book, spoiler_limit) if running else ()
 
     def live(
-        answer: Snapshot | None, running: bool, visible: int, read: Document | None, asked: str, ready: bool
+        shown_answer: Snapshot | None,
+        running: bool,
+        visible: int,
+        read: Document | None,
+        asked: str,
+        ready: bool,
     ) -> tuple[str, ...]:
-        return views.live(answer, visible, read, asked) if running else ()
+        return views.live(shown_answer, visible, read, asked) if running else ()
 
     return {"turns": turns, "parts": parts, "live": live}

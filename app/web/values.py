@@ -78,9 +78,10 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "summaries": lambda known, summaries_version: parts.chapters.summaries(known) if known else {},
         "bookmarks": lambda known, notebook: shown_bookmarks(known, notebook),
         # of the conversation
-        "running": lambda answer: answer is not None and answer.running,
+        "running": lambda shown_answer: shown_answer is not None and shown_answer.running,
         "progress": _progress,
-        "phase": lambda answer: answer.phase if answer else "",
+        "phase": lambda shown_answer: shown_answer.phase if shown_answer else "",
+        "answer_phase": lambda answer: answer.phase if answer else "",
         "turns_version": lambda running, answers, history_version: (
             ("of answer", answers) if running else history_version
         ),
@@ -96,7 +97,9 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
             as_read(known, turns[-2]) if known and running and len(turns) > 1 else known
         ),
         "asked": lambda turns, running: question_of(turns[-2]) if running and len(turns) > 1 else "",
-        "stats": lambda answer, done_turns: answer.stats if answer and answer.stats else _last(done_turns),
+        "stats": lambda shown_answer, done_turns: (
+            shown_answer.stats if shown_answer and shown_answer.stats else _last(done_turns)
+        ),
         "comparable_turn": lambda done_turns, running: (None, "") if running else comparable(done_turns),
         # of the shelf
         "entries": lambda shelf_version: library.entries(),
@@ -116,13 +119,13 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
     }
 
 
-def _progress(answer: Snapshot | None) -> Snapshot | None:
+def _progress(shown_answer: Snapshot | None) -> Snapshot | None:
     """An answer without its text: how far it is."""
-    if answer is None:
+    if shown_answer is None:
         return None
-    standing = answer.standing and SummaryDraft(())
+    standing = shown_answer.standing and SummaryDraft(())
     bare = {"pieces": (), "looked": (), "parts": (), "stats": None, "finished": None}
-    return replace(answer, standing=standing, **bare)
+    return replace(shown_answer, standing=standing, **bare)
 
 
 def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Notice | None:

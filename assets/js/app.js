@@ -143,6 +143,7 @@
     const box = document.querySelector("#question textarea");
     (box?.offsetParent ? box : document.querySelector(".drop-hero"))?.focus();
   };
+  const typed = () => document.querySelector("#question textarea").value;
   const type = (text) => {                     // puts it into the box as a person would
     const box = document.querySelector("#question textarea");
     Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(box, text);
@@ -228,6 +229,7 @@
       }
       if (act === "copy-dropped") { takeModel(); return; }
       if (act === "ask-otherwise" || act === "not-now") type(rest.text);
+      if (act === "drop-queued" && rest.text) type([rest.text, typed()].filter(Boolean).join("\n"));
       if (act === "move-data") toggleDrawer("settings", false, { focus: false });
       if (act === "cite" || act === "place") {
         showTab("reader");

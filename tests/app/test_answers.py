@@ -156,14 +156,6 @@ def test_a_question_asked_as_the_answer_ends_is_taken(make_desk, book):
     assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER, "And then?", ANSWER]
 
 
-def test_a_question_in_the_middle_of_an_answer_is_refused_in_words(opened):
-    desk, engine = opened(pace=0.2, prefill_steps=1)
-    desk.questions.ask("Who?")
-    assert not desk.questions.ask("And then?") and desk.state.busy
-    assert "being written" in desk.state.notice.text
-    desk.stop()
-
-
 def test_a_failed_answer_is_told_kept_and_not_sent_to_the_engine_again(opened):
     desk, engine = opened(pace=0.001, fail="The engine ran out of memory and was restarted. Ask again.")
     desk.questions.ask("Who?")

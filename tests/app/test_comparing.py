@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -69,15 +68,16 @@ def test_equal_texts_are_said_to_be_equal(desk):
     )
 
 
-def test_nothing_else_is_asked_meanwhile_and_stop_keeps_nothing(opened):
+def test_a_question_waits_for_its_end_and_stop_keeps_nothing(opened):
     desk, engine = opened(pace=0.02, prefill_steps=1)
     ask(desk, "First?")
     desk.actions.dispatch({"act": "compare"})
     wait_until(lambda: desk.state.comparing.tokens > 0)
-    assert desk.state.busy and not desk.questions.ask("Second?") and "Stop" in Page(desk).render()["panel"][0]
+    assert desk.questions.ask("Second?") and desk.state.queued and "Stop" in Page(desk).render()["panel"][0]
     desk.stop()
     wait_until(lambda: not desk.state.busy)
-    assert "compared" not in desk.books.turns[-1].extra and threading.active_count()
+    assert "compared" not in desk.books.turns[1].extra
+    assert [turn.text for turn in desk.books.turns[2:]] == ["Second?", ANSWER]
 
 
 def test_what_is_not_decoded_in_one_go_is_not_compared(desk):

@@ -162,9 +162,10 @@ def test_nothing_of_it_happens_under_a_running_answer(opened):
     talk = desk.state.conversation_id
     for sent in (
         {"act": "forget-talk", "id": talk},
-        {"act": "fork", "value": "1"},
-        {"act": "undo", "id": talk},
+        {"act": "fork", "value": "2"},
+        {"act": "version", "id": "2", "value": "1"},
+        {"act": "limit", "value": "1"},
     ):
         desk.actions.dispatch(sent)
-        assert desk.state.conversation_id == talk and desk.state.busy
+        assert desk.state.conversation_id == talk and desk.state.busy and desk.state.spoiler_limit is None
     desk.stop()

@@ -17,6 +17,7 @@ from app.web.region_cache import RegionMemo, RegionValues, names_of
 from app.web.region_table import REGIONS, answer_regions
 from app.web.values import derived, sources
 from core.documents.finding import Places
+from core.request import Request
 from tests.support.desks import card, done
 from tests.support.fake_runtime import wait_until
 
@@ -24,7 +25,9 @@ ALL = {**REGIONS, **answer_regions(AnswerViews())}
 ONCE_READ = ("ready",)  # by the page itself
 # what is made of fields of the state by others than app.web.values
 MADE_OF = {
-    "busy": ("answer", "comparing"),
+    "is_answered_here": ("answer", "answer_place", "conversation_id", "comparing"),
+    "shown_answer": ("answer", "answer_place", "conversation_id"),
+    "answer_elsewhere": ("answer", "answer_place", "conversation_id"),
     "shown_overflow": ("overflow", "book_id", "conversation_id"),
     "card": ("book_id", "spoiler_limit"),
     "room": ("book_id", "conversation_id", "spoiler_limit", "chapters", "selected_chapters"),
@@ -97,6 +100,7 @@ OTHERS = {
     "chapters": (1, 2),
     "selected_chapters": (2,),
     "comparing": ComparisonRun(3, 1.0),
+    "queued": Request("Who waits?"),
     "shelf_search": "lamp",
     "kept": ReadingsUsage(9, 10, ()),
     "choosing": FolderChoice(error="none"),

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.desk.questions import ENDING_S
 from core.events import Finished
 from tests.support.accessibility import problems
 from tests.support.browsing import ask, shot
@@ -188,11 +187,38 @@ def test_a_question_sent_in_the_last_moment_of_an_answer_is_asked(asked_at_the_e
     assert page.input_value("#question textarea") == "" and page.locator(".notice").count() == 0
 
 
-def test_a_question_sent_while_an_answer_does_not_end_stays_in_its_box_with_words(asked_at_the_end):
-    page, fake = asked_at_the_end(ENDING_S + 1.5)
-    page.wait_for_selector(".notice:has-text('An answer is being written')")
-    assert page.input_value("#question textarea") == SECOND and len(fake.asked) == 1
-    page.wait_for_selector("#turns .answer footer")
+def test_a_question_waits_in_sight_is_dropped_or_has_its_turn_and_another_book_is_read_meanwhile(
+    serve, open_page, drop, sample
+):
+    """Enter did nothing, and no other book could be opened."""
+    fake = FakeRuntime(pace=30.0, prefill_steps=1)
+    page = open_page(serve(fake))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.fill("#question textarea", FIRST)
     page.press("#question textarea", "Enter")
+    page.wait_for_selector("#stop button:visible")
+    page.fill("#question textarea", SECOND)
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector(f".queue q:has-text('{SECOND}')")
+    page.wait_for_function("document.querySelector('#question textarea').value === ''")
+    for look in looks(page, "queue"):
+        assert problems(page) == [], look
+    page.click("[data-act=drop-queued]")
+    page.wait_for_selector(".queue", state="detached")
+    assert page.input_value("#question textarea") == SECOND
+    page.click("#send")
+    page.wait_for_selector(f".queue q:has-text('{SECOND}')")
+    serve.desk.imports.sample(serve.desk.imports.samples[0].name)
+    page.click(".shelf [data-act=book]:has-text('The Light on the Holm')")
+    page.wait_for_selector(".card h2:has-text('The Light on the Holm')")
+    page.wait_for_selector(f".queue p:has-text('Being answered') q:has-text('{FIRST}')")
+    for look in looks(page, "elsewhere"):
+        assert problems(page) == [], look
+    fake.pace = 0.002
+    page.click(".queue [data-act=stop]")
+    page.wait_for_selector(f".queue p:has-text('Answered meanwhile') q:has-text('{SECOND}')")
+    page.click(".queue [data-act=said]")
     page.wait_for_selector("#turns .answer footer >> nth=1")
-    assert fake.asked[-1].question == SECOND and page.input_value("#question textarea") == ""
+    assert page.locator("#turns .bubble").all_inner_texts() == [FIRST, SECOND]
+    page.wait_for_selector(".queue", state="detached")

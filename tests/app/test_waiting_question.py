@@ -1,0 +1,192 @@
+"""While one answers: other books and conversations are looked at, and one question waits for its turn."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from app.web.page import Page
+from tests.support.desks import card, done, put
+from tests.support.fake_runtime import ANSWER, FakeRuntime, wait_until
+
+
+@pytest.fixture
+def other(book):
+    return replace(book, sha256="c" * 64, title="The Sea")
+
+
+@pytest.fixture
+def answering(opened, book, other):
+    """A desk that answers “Who?” about the book until it is told to stop, with another book on the shelf."""
+    desk, engine = opened(pace=30.0, prefill_steps=1)
+    desk.library.add(other)
+    desk.books.select(book.sha256)
+    assert desk.questions.ask("Who?")
+    wait_until(lambda: desk.state.answer.prefill or engine.asked)
+    return desk
+
+
+def go_on(desk) -> None:
+    """The answer ends, and what comes now is quick."""
+    desk.engine.pace = 0.001
+    desk.stop()
+    done(desk)
+
+
+def shown(desk, region: str) -> str:
+    return "".join(Page(desk).render()[region])
+
+
+def test_another_book_and_its_conversations_are_looked_at_meanwhile(answering, book, other):
+    talk = answering.state.conversation_id
+    answering.books.select(other.sha256)
+    assert answering.books.current == other and answering.state.answer.running
+    wait_until(lambda: card(answering))  # how it fits is said meanwhile
+    page = Page(answering).render()
+    assert page["live"] == () and page["progress"] == ("",) and "disabled" not in page["ways"][0]
+    assert "Being answered:" in page["queue"][0] and "Who?" in page["queue"][0]
+    answering.search.look_for("lamp")
+    answering.books.limit(1)
+    assert answering.state.spoiler_limit == 1
+    answering.actions.dispatch({"act": "said", "id": talk, "book": book.sha256})
+    assert answering.state.conversation_id == talk and shown(answering, "queue") == ""
+    assert shown(answering, "progress")
+
+
+def test_an_answer_that_ended_elsewhere_is_told_until_it_is_seen(answering, book, other):
+    talk = answering.state.conversation_id
+    answering.books.select(other.sha256)
+    answering.questions.ask("Where?")
+    go_on(answering)
+    assert "Answered meanwhile:" not in shown(answering, "queue")
+    answering.books.select(book.sha256)
+    assert answering.state.conversation_id == talk
+    assert [turn.state for turn in answering.books.turns] == ["finished", "stopped"]
+    assert shown(answering, "queue") == ""
+
+
+def test_a_question_about_another_book_is_answered_next_and_pulls_nobody_there(answering, book, other):
+    answering.books.select(other.sha256)
+    assert answering.questions.ask("Where?")
+    talk = answering.state.conversation_id
+    answering.books.select(book.sha256)
+    words = shown(answering, "queue")
+    assert "Waits for its turn:" in words and "Where?" in words and "The Sea" in words
+    go_on(answering)
+    assert answering.books.current == book and answering.engine.asked[-1].book == other
+    assert "Answered meanwhile:" in shown(answering, "queue")
+    answering.actions.dispatch({"act": "said", "id": talk, "book": other.sha256})
+    assert [turn.text for turn in answering.books.turns] == ["Where?", ANSWER]
+    assert shown(answering, "queue") == ""
+
+
+def test_it_gets_what_was_said_before_it(answering):
+    """It is asked with the end of the answer that was written meanwhile, not with what stood there then."""
+    engine = answering.engine
+    engine.pace = 0.001
+    answering.stop()
+    done(answering)
+    engine.pace = 0.02
+    answering.questions.ask("Who now?")
+    assert answering.questions.ask("And then?")
+    done(answering)
+    assert [one.question for one in engine.asked[-1].history] == ["Who now?"]
+    assert engine.asked[-1].history[0].answer == ANSWER
+
+
+def test_it_is_asked_as_the_page_said_when_it_was_typed(answering, other):
+    answering.books.select(other.sha256)
+    answering.books.limit(1)
+    assert answering.questions.ask("Where?")
+    answering.books.begin_conversation()
+    answering.books.limit(0)
+    go_on(answering)
+    assert answering.engine.asked[-1].spoiler_limit == 1
+
+
+def test_one_waits_and_no_more_and_a_dropped_one_is_not_asked(answering):
+    assert answering.questions.ask("And then?")
+    assert not answering.questions.ask("And why?")
+    assert "One question waits already" in answering.state.notice.text
+    assert answering.state.queued.question == "And then?"
+    assert 'data-text="And then?"' in shown(answering, "queue")
+    answering.actions.dispatch({"act": "drop-queued"})
+    assert answering.state.queued is None
+    go_on(answering)
+    assert [one.question for one in answering.engine.asked] == ["Who?"]
+
+
+def test_what_is_deleted_is_not_asked_about(answering, other):
+    answering.books.select(other.sha256)
+    answering.questions.ask("Where?")
+    answering.trash.throw_book(other.sha256)
+    assert answering.state.queued is None and answering.state.answer.running
+    go_on(answering)
+    assert len(answering.engine.asked) == 1
+
+
+def test_a_summary_waits_too_and_an_answer_is_made_anew_later(answering, other):
+    answering.questions.summarize()
+    assert answering.state.queued.question is None and "data-text" not in shown(answering, "queue")
+    answering.questions.regenerate()
+    assert "Stop it first" in answering.state.notice.text
+    go_on(answering)
+    assert answering.engine.asked[-1].question is None
+
+
+def test_a_question_that_cannot_be_written_down_is_handed_back_in_words(answering, monkeypatch):
+    """It stood there as waiting for ever, and no model could be chosen any more."""
+    assert answering.questions.ask("And then?")
+
+    def full(*_args, **_kwargs):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(answering.history, "ask", full)
+    go_on(answering)
+    assert answering.state.queued is None
+    assert "And then?" in answering.state.notice.text and "disk is full" in answering.state.notice.text
+
+
+def test_what_has_no_room_when_its_turn_comes_waits_for_a_choice_and_says_so_elsewhere(
+    make_desk, book, other
+):
+    engine = FakeRuntime(pace=0.001, prefill_steps=1, answer=" ".join([ANSWER] * 8))
+    engine.start()
+    wait_until(lambda: engine.state == "ready")
+    desk = make_desk(engine)
+    desk.library.add(other)
+    desk.library.add(book)
+    desk.books.select(book.sha256)
+    desk.questions.ask("Who?")
+    done(desk)
+    engine.pace = 30.0
+    desk.questions.ask("Where?")
+    assert desk.questions.ask("And then?")
+    talk = desk.state.conversation_id
+    room = engine.room(desk.requests.make("And then?", desk.books.turns[:2]))
+    engine.context_tokens = room["text"] + room["question"] + room["answer"] + 1
+    desk.books.select(other.sha256)
+    go_on(desk)
+    assert desk.state.queued is None and len(engine.asked) == 2
+    assert "There is no room for this question" in shown(desk, "queue") and shown(desk, "crowded") == ""
+    desk.actions.dispatch({"act": "said", "id": talk, "book": book.sha256})
+    assert "And then?" in shown(desk, "crowded") and shown(desk, "queue") == ""
+
+
+def test_a_file_dropped_meanwhile_comes_on_the_shelf(answering, other, tmp_path):
+    """It was thrown away with “Stop it first”."""
+    new = replace(other, sha256="d" * 64, title="The Hill")
+    readers = answering.imports._readers
+    answering.imports._readers = replace(readers, read=lambda *_args, **_more: new)
+    answering.actions.dispatch({"act": "upload", "path": str(put(tmp_path)), "name": "hill.txt"})
+    wait_until(lambda: answering.state.opening is None and answering.state.notice)
+    assert "The Hill" in {entry.title for entry in answering.library.entries()}
+    assert answering.books.current.title == "The Lamp" and answering.state.answer.running
+
+
+def test_the_end_of_the_app_waits_for_no_question(answering):
+    answering.questions.ask("And then?")
+    answering.close()
+    assert len(answering.engine.asked) == 1
