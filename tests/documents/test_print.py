@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from core.documents import Document, read_document
-from tests.support.printed_pages import column, printed_pdf
+from tests.support.printed_pages import booklet, column, printed_pdf
 
 WORDS = [
     "rain",
@@ -82,3 +84,34 @@ def test_heading_that_the_outline_names_stays(tmp_path: Path):
     pages = [column([head, *prose(page)]) for page, head in enumerate(heads)]
     document = read(tmp_path, printed_pdf(pages, outline={5 * n: name for n, name in enumerate(names)}))
     assert titles(document) == names and [document.text.count(name) for name in names] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 4])
+def test_booklet_is_read_in_the_order_of_its_pages(leaves: int, tmp_path: Path):
+    """Sheets for the print shop hold pages 4 and 1, then 2 and 3: sentences ran from page 8 into page 5, and
+    page numbers stood among them.
+    """
+    pages = [prose(page) for page in range(32)]
+    data = printed_pdf(booklet(pages, leaves=leaves), size=(842, 595))
+    document = read(tmp_path, data)
+    assert document.text.split() == " ".join(line for page in pages for line in page).split()
+    assert document.page_labels == tuple(str(number) for number in range(1, 33))
+
+
+def test_booklet_without_a_number_on_some_pages(tmp_path: Path):
+    """First pages of chapters bear none: they are counted on from their neighbours."""
+    pages = [prose(page) for page in range(32)]
+    sides = booklet(pages, leaves=1)
+    for side in sides[5::3]:
+        side.pop()
+    document = read(tmp_path, printed_pdf(sides, size=(842, 595)))
+    assert document.text.split() == " ".join(line for page in pages for line in page).split()
+
+
+def test_outline_of_a_booklet_leads_to_the_page_of_its_chapter(tmp_path: Path):
+    names = {5: "The Boy", 14: "The Wolf", 23: "The Sea"}
+    pages = [[*([names[page]] if page in names else []), *prose(page)] for page in range(32)]
+    sides = booklet(pages, leaves=1)
+    shown = {side: name for side, lines in enumerate(sides) for name in names.values() if name in str(lines)}
+    document = read(tmp_path, printed_pdf(sides, outline=shown, size=(842, 595)))
+    assert titles(document)[-3:] == list(names.values())

@@ -40,3 +40,23 @@ def printed_pdf(
 def column(lines: Sequence[str], *, x: float = 60, top: float = 520, leading: float = LEADING) -> list[Line]:
     """The lines one below the other."""
     return [(x, top - leading * number, line) for number, line in enumerate(lines)]
+
+
+def booklet(pages: Sequence[Sequence[str]], *, leaves: int) -> list[list[Line]]:
+    """The sides of sheets that hold two pages each, in the order of printing: gatherings of so many leaves
+    are folded once. Every page has its number at its foot; their count is a multiple of 4 * leaves.
+    """
+    sides = []
+    for first in range(0, len(pages), 4 * leaves):
+        outer, inner = first + 4 * leaves - 1, first
+        while inner < outer:
+            pair = (outer, inner) if (inner - first) % 2 == 0 else (inner, outer)
+            sides.append(
+                [
+                    line
+                    for page, x in zip(pair, (40, 450), strict=True)
+                    for line in [*column(pages[page], x=x), (x + 170, 60, str(page + 1))]
+                ]
+            )
+            outer, inner = outer - 1, inner + 1
+    return sides

@@ -18,6 +18,7 @@ from core.documents.pdf.layout import PageLayout, body_size, page_layout, with_d
 from core.documents.pdf.page import LinePiece, merged_pieces
 from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
 from core.documents.pdf.rotated import TurnedPage, page_lines
+from core.documents.pdf.sheets import unfolded
 from core.documents.pdf.unreadable import UnreadablePages, find_unread
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.documents.structure.headings import read_heading, title_key
@@ -80,6 +81,11 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         meta = {key: one_line(value) for key, value in pdf.get_metadata_dict().items()}
     finally:
         pdf.close()
+    sheets = unfolded(pages)
+    if sheets:
+        pages, labels, known = sheets.pages, sheets.labels, vocabulary(sheets.pages)
+        outline = [(said, level, sheets.page_of(page, said), top) for said, level, page, top in outline]
+        lines, printed = without_furniture([merged_pieces(page) for page in pages], body, _named(outline))
     kept = [_kept(page, clean) for page, clean in zip(pages, lines, strict=True)]
     openings: dict[int, list[float]] = {}
     for *_label, page, top in outline:
@@ -89,8 +95,8 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         labels = _filled(printed, len(pages))
     title, author = meta.get("Title", ""), meta.get("Author", "")
     if not title or _looks_generated(title):
-        title, named = _title_page(blocks, places)
-        author = author or named
+        title, writer = _title_page(blocks, places)
+        author = author or writer
     return Manuscript(
         "pdf",
         blocks,
