@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, LinePiece, merged_pieces
+from core.documents.pdf.reading_order import file_order, reads_better
 
 _MIN_COLUMN_LINES = 4
+_FEWEST_LETTERS = 8  # of a line of text
 _NOTE_START = re.compile(
     rf"\A(?:{NOTE_OPEN}([^{NOTE_CLOSE}]+){NOTE_CLOSE}|(\d{{1,3}}|[*†‡§])(?=[\s.)\]]))[.)\]]?\s*"
 )
@@ -48,19 +50,31 @@ def body_size(pages: Sequence[list[LinePiece]]) -> float:
 
 
 def page_layout(
-    pieces: list[LinePiece], *, body: float, width: float = 0.0, gutters: Sequence[float] = ()
+    pieces: list[LinePiece],
+    *,
+    body: float,
+    known: Counter[str],
+    width: float = 0.0,
+    gutters: Sequence[float] = (),
 ) -> PageLayout:
     """Regions and footnotes of one page without furniture.
 
-    `width`: the usual width of a column, 0 if unknown; `gutters`: where other pages have theirs, for a page
-    whose second column holds too few lines to be sure.
+    `known`: the book's words; `width`: the usual width of a column, 0 if unknown; `gutters`: where other
+    pages have theirs, for a page whose second column holds too few lines to be sure.
     """
     pieces, notes = _footnotes(pieces, body)
-    gutter = _gutter(pieces)
+    text = [piece for piece in pieces if abs(piece.size - body) < 0.08 * body and _has_words(piece)]
+    gutter = _gutter(text)
+    if gutter is None and len(text) < len(pieces):
+        gutter = _gutter(pieces)
     if gutter is None:
         gutter = next((hint for hint in gutters if _fits_gutter(pieces, hint)), None)
-    regions = [_region(merged_pieces(column), width) for column in _columns(pieces, gutter) if column]
-    return PageLayout(tuple(regions), notes, gutter)
+    columns = [merged_pieces(column) for column in _columns(pieces, gutter) if column]
+    if gutter is not None or gutters:
+        own = file_order(pieces)
+        if reads_better(own, columns, known):
+            columns = own
+    return PageLayout(tuple(_region(column, width) for column in columns), notes, gutter)
 
 
 # ---- columns ----
@@ -91,17 +105,33 @@ def _columns(pieces: list[LinePiece], gutter: float | None, depth: int = 0) -> l
                 result.extend(_columns(list(side), _gutter(side) if depth < 2 else None, depth + 1))
                 side.clear()
 
-    for piece in sorted(pieces, key=lambda line: (-line.y, line.x0)):
-        if _crosses(piece, gutter):
-            close_band()
-            if result and result[-1] and _crosses(result[-1][-1], gutter):
-                result[-1].append(piece)
-            else:
-                result.append([piece])
-        else:
-            (left if piece.x1 <= gutter + 3 else right).append(piece)
+    across: list[LinePiece] | None = None
+    for row in _rows(pieces):
+        if not any(_crosses(piece, gutter) for piece in row):
+            across = None
+            for piece in row:
+                (left if piece.x1 <= gutter + 3 else right).append(piece)
+            continue
+        close_band()
+        if across is None:
+            across = []
+            result.append(across)
+        across += row
     close_band()
     return result
+
+
+def _rows(pieces: list[LinePiece]) -> list[list[LinePiece]]:
+    """The pieces on one baseline each, from top to bottom: what stands beside one that crosses the gutter is
+    a cell of its row.
+    """
+    rows: list[list[LinePiece]] = []
+    for piece in sorted(pieces, key=lambda line: (-line.y, line.x0)):
+        if rows and rows[-1][0].y - piece.y < 0.2 * piece.size:
+            rows[-1].append(piece)
+        else:
+            rows.append([piece])
+    return rows
 
 
 def _crosses(line: LinePiece, gutter: float) -> bool:
@@ -141,7 +171,16 @@ def _side_by_side(left: list[LinePiece], right: list[LinePiece]) -> bool:
 
 def _like_text(lines: list[LinePiece]) -> bool:
     """Lines of words, not the numbers of a table or the page numbers of a contents list."""
-    return median(sum(map(str.isalpha, line.text)) for line in lines) >= 8
+    return median(_letters(line) for line in lines) >= _FEWEST_LETTERS
+
+
+def _has_words(line: LinePiece) -> bool:
+    """No cell of a table, no label of a figure."""
+    return _letters(line) >= _FEWEST_LETTERS
+
+
+def _letters(line: LinePiece) -> int:
+    return sum(map(str.isalpha, line.text))
 
 
 # ---- margins ----

@@ -206,14 +206,14 @@ def _laid_out(
     pages: list[list[LinePiece]], body: float, openings: dict[int, list[float]], known: Counter[str]
 ) -> tuple[list[Block], list[tuple[int, float]]]:
     whole = [with_drop_capitals(page, body, known) for page in pages]
-    first = [page_layout(page, body=body) for page in whole]
+    first = [page_layout(page, body=body, known=known) for page in whole]
     widths = [
         region.right - region.left for layout in first for region in layout.regions if len(region.lines) >= 12
     ]
     gutters = Counter(round(layout.gutter) for layout in first if layout.gutter is not None)
     usual = [gutter for gutter, count in gutters.most_common(4) if count >= 3]
     layouts = [
-        page_layout(page, body=body, width=median(widths), gutters=usual)
+        page_layout(page, body=body, known=known, width=median(widths), gutters=usual)
         if _unsure(layout, usual) and widths
         else layout
         for page, layout in zip(whole, first, strict=True)
