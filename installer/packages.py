@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from installer import held, places, torch_build
+from installer.pip_messages import describe_pip, explain
 from installer.progress import SetupProgress
-from installer.told import describe_pip, explain
 from installer.torch_build import Build
 
 

@@ -90,8 +90,8 @@ SLIPS = (
     ),
     Slip(
         "core/decoding/drafters.py",
-        "laws.append(probs[: len(new)])",
-        "laws.append(probs[-len(new) :])",
+        "distributions.append(probs[: len(new)])",
+        "distributions.append(probs[-len(new) :])",
         (*_LAW, "tests/decoding/test_reads.py"),
     ),
     Slip(

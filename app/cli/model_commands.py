@@ -20,8 +20,8 @@ from core.text.words import translated as _
 if TYPE_CHECKING:
     from core.hardware.facts import Hardware
     from core.model.store.catalogue import CatalogueEntry
-    from core.planning.offers import Offer
     from core.planning.plan import Plan
+    from core.planning.recommended import Offer
 
 
 def models(given: argparse.Namespace, settings: Settings) -> int:

@@ -1,5 +1,6 @@
 """An answer beside plain decoding: its tokens are judged by a plain pass, and a timed plain run answers the
-same question again. At temperature 0 both texts are the same; above it they are two draws of one law.
+same question again. At temperature 0 both texts are the same; above it they are two draws of one
+distribution.
 """
 
 from __future__ import annotations

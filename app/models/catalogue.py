@@ -32,8 +32,8 @@ from core.model.store.disk_usage import kept_bytes, remove_model
 from core.model.store.fetch import is_downloaded
 from core.model.store.untrusted import entry_safely
 from core.paths import ROOT, write_whole
-from core.planning.offers import Offer, offer_for, offers, would_fit_with
-from core.planning.recommended import times
+from core.planning.offers import offer_for, offers, would_fit_with
+from core.planning.recommended import Offer, times
 from core.planning.stored_facts import NOTHING, StoredFacts, known_in
 from core.text.packing import from_json
 from core.text.words import translated as _

@@ -40,8 +40,9 @@ def along(
     *,
     out_of_time: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Acceptance of the retrieval level along ids[start:], computed from both laws (core.decoding.forced),
-    and how surprising the text is to the model. Raises OutOfTime."""
+    """Acceptance of the retrieval level along ids[start:], computed from both distributions
+    (core.decoding.forced), and how surprising the text is to the model. Raises OutOfTime.
+    """
     cache = room.new_cache(len(ids))
     retrieval = RetrievalKVCache(
         cache, budget=plan.retrieval_budget, chunk=plan.retrieval_chunk, tail_tokens=plan.tail_tokens
@@ -153,7 +154,7 @@ def large_shape_tables(done: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     )
     return [
         Table(
-            "Acceptance of the retrieval level along a book, computed from both laws",
+            "Acceptance of the retrieval level along a book, computed from both distributions",
             ("Case", "temperature", "acceptance", "tokens per round", "gamma", "perplexity", "text"),
             given,
         ),

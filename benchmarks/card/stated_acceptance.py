@@ -1,5 +1,5 @@
 """Decoding whose acceptance is stated: with random weights every launch, copy and refresh of TriForce is
-real, and which tokens stand is not. The real decoder, with coins in the place of laws.
+real, and which tokens stand is not. The real decoder, with coins in the place of distributions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WARM_ROUNDS = 2  # the first looks where to select, and kernels are loaded
 
 
 class StatedRandomness(SeededRandomness):
-    """Draws tokens by their laws, and accepts each that they allow with the chance `acceptance`."""
+    """Draws tokens by their distributions, and accepts each that they allow with the chance `acceptance`."""
 
     def __init__(self, seed: int, acceptance: float) -> None:
         super().__init__(seed)

@@ -4,10 +4,10 @@ temperature.
     python -m benchmarks.acceptance --books FILE FILE [--contexts 7600,4096,2048] [--tokens 128] [--minutes
     25] [--save NAME]
 
-Along a given text both laws are computed and their overlap is the acceptance (core.decoding.forced), so
-nothing is left to chance and a busy machine does no harm. Each prompt is read once. Two texts follow it: the
-book's own next words, and what the target answers to the request to summarise. Every figure is of drafts of
-eight tokens.
+Along a given text both distributions are computed and their overlap is the acceptance (core.decoding.forced),
+so nothing is left to chance and a busy machine does no harm. Each prompt is read once. Two texts follow it:
+the book's own next words, and what the target answers to the request to summarise. Every figure is of drafts
+of eight tokens.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What 8-bit rows of the KV cache cost a model: its laws, its perplexity, and what it finds again in a long
-text.
+"""What 8-bit rows of the KV cache cost a model: its distributions, its perplexity, and what it finds again in
+a long text.
 
     python -m benchmarks.kv_quantization [--book FILE] [--windows 4] [--tokens 1024] [--recall 8192] [--save
     kv]
 
 Everything is computed in fp32, and only the rows of the cache differ. A window of the book is read in one
-pass, in which every token attends to rows as the cache keeps them, its own among them; its laws are compared
-with those over fp32 rows. Where a factor for every 32 numbers is compared, the rows are rounded that way and
-kept in fp32. Key biases are planted behind the rotation, where they leave every law as it was: whatever
-differs is the rows'.
+pass, in which every token attends to rows as the cache keeps them, its own among them; its distributions are
+compared with those over fp32 rows. Where a factor for every 32 numbers is compared, the rows are rounded that
+way and kept in fp32. Key biases are planted behind the rotation, where they leave every distribution as it
+was: whatever differs is the rows'.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ EXACT = Format("fp32", partial(FullKVCache, dtype=torch.float32))
 
 
 def plant(cache: FullKVCache, size: float) -> FullKVCache:
-    """Keys get a constant, of either sign, in the two dimensions that turn slowest: every law stays as it
-    was.
+    """Keys get a constant, of either sign, in the two dimensions that turn slowest: every distribution stays
+    as it was.
     """
     attend, head_dim = cache.attend, cache.shape.head_dim
     bias = torch.zeros(head_dim)
@@ -85,12 +85,12 @@ def plant(cache: FullKVCache, size: float) -> FullKVCache:
     return cache
 
 
-# ---- laws --------------------------------------------------------------------------------------------------
+# ---- distributions ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Apart:
-    """What was seen between the laws over two kinds of rows: per token, in nats."""
+    """What was seen between the distributions over two kinds of rows: per token, in nats."""
 
     kl: list[float]
     agree: int = 0
@@ -108,7 +108,7 @@ class Apart:
         }
 
 
-def laws(model: LlamaModel, cache: FullKVCache, ids: Sequence[int]) -> Iterator[torch.Tensor]:
+def distributions(model: LlamaModel, cache: FullKVCache, ids: Sequence[int]) -> Iterator[torch.Tensor]:
     """Log-probabilities [rows, vocab] of every token's successor, some rows at a time."""
     for start in range(0, len(ids), JUDGED_AT_ONCE):
         yield torch.log_softmax(model.forward(list(ids[start : start + JUDGED_AT_ONCE]), cache), -1)
@@ -119,7 +119,7 @@ def compare_formats(model: LlamaModel, windows: Sequence[Sequence[int]], bias: f
     found = {one.name: Apart([]) for one in (EXACT, *FORMATS)}
     for ids in windows:
         passes = [
-            laws(model, plant(one.make(model.config.kv_shape, len(ids), model.backend), bias), ids)
+            distributions(model, plant(one.make(model.config.kv_shape, len(ids), model.backend), bias), ids)
             for one in (EXACT, *FORMATS)
         ]
         for first, logs in zip(range(0, len(ids), JUDGED_AT_ONCE), zip(*passes, strict=True), strict=True):
@@ -187,7 +187,7 @@ def main() -> int:
     step = (len(ids) - options.tokens - 1) // options.windows
     windows = [ids[at : at + options.tokens + 1] for at in range(0, step * options.windows, step)]
     with torch.inference_mode():
-        tables = [_laws_table(model, windows)]
+        tables = [_distributions_table(model, windows)]
         if options.recall:
             tables.append(_recall_table(model, *haystack(ids, options.recall)))
     for table in tables:
@@ -197,13 +197,13 @@ def main() -> int:
     return 0
 
 
-def _laws_table(model: LlamaModel, windows: Sequence[Sequence[int]]) -> Table:
+def _distributions_table(model: LlamaModel, windows: Sequence[Sequence[int]]) -> Table:
     rows = []
     for bias in (0.0, *BIASES):
         for name, apart in compare_formats(model, windows if not bias else windows[:1], bias).items():
             rows.append((name, bias, *apart.figures().values()))
             print(rows[-1], flush=True)
-    return Table("Rows of the KV cache: laws", COLUMNS, tuple(rows), NOTES)
+    return Table("Rows of the KV cache: distributions", COLUMNS, tuple(rows), NOTES)
 
 
 def _recall_table(model: LlamaModel, text: Sequence[int], needles: Sequence[Sequence[int]]) -> Table:
@@ -228,7 +228,8 @@ NOTES = (
     "Of the embedded model, computed in fp32, on pages of a sample book. Every token attends to rows as the "
     "cache keeps them, its own among them.",
     "A planted bias is a constant in two dimensions of every key, behind the rotation: over exact rows it "
-    "changes no law. It takes the codes' steps away from all other dimensions that share a factor with it.",
+    "changes no distribution. It takes the codes' steps away from all other dimensions that share a factor "
+    "with it.",
 )
 RECALL_COLUMNS = ("Rows", "tokens", "tokens recalled", "worst passage")
 RECALL_NOTES = (

@@ -1,4 +1,4 @@
-"""Our laws beside llama.cpp's from the same file, and what lies between them.
+"""Our distributions beside llama.cpp's from the same file, and what lies between them.
 
 llama.cpp rounds activations to 8 bits before it multiplies them with codes; ours does not. How much that is,
 is told by llama.cpp alone: the same weights once more as the 32-bit numbers that their codes stand for leave
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from benchmarks.lib import gguf_fixtures as files
 from benchmarks.lib.embedded import book_ids
 from benchmarks.lib.results import Table
-from benchmarks.quality.kv_quantization import Apart, add, laws
+from benchmarks.quality.kv_quantization import Apart, add, distributions
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.products import native_products
@@ -91,8 +91,8 @@ def _rounding(part: QuantizedMatrix) -> Any:
 
 
 def compare_page(file: Path, book: Path) -> dict[str, Any]:
-    """A page's laws by both programs: (against, of) and what lies between. A file without codes is compared
-    as it is.
+    """A page's distributions by both programs: (against, of) and what lies between. A file without codes is
+    compared as it is.
     """
     ids = book_ids(book, opened(file), least=PAGE)[:PAGE]
     found = {"llama.cpp": of_llama_cpp(file, ids)}
@@ -117,7 +117,9 @@ def _most(file: Path) -> str:
 
 def _ours(file: Path, ids: Sequence[int], backend: CpuBackend) -> torch.Tensor:
     model = load_model(opened(file), backend, positions=len(ids) + 8)
-    return torch.cat(list(laws(model, FullKVCache(model.config.kv_shape, len(ids), backend), ids))).float()
+    return torch.cat(
+        list(distributions(model, FullKVCache(model.config.kv_shape, len(ids), backend), ids))
+    ).float()
 
 
 def _apart(reference: torch.Tensor, other: torch.Tensor, ids: Sequence[int]) -> dict[str, float]:
@@ -149,14 +151,14 @@ def _rows(done: dict[str, Any]) -> Iterator[tuple]:
         if name.startswith("llama.cpp, "):
             _program, kind, shape = name.split(", ")
             rows = "whole blocks" if shape == "whole blocks" else "576"
-            for against, of, law in found["pairs"]:
+            for against, of, distribution in found["pairs"]:
                 yield (
                     kind,
                     found["most"],
                     rows,
                     against,
                     of,
-                    law["kl_mean"],
-                    law["kl_p99"],
-                    law["agreement"],
+                    distribution["kl_mean"],
+                    distribution["kl_p99"],
+                    distribution["agreement"],
                 )

@@ -7,10 +7,10 @@ same from the same file.
 The model as it was taught, unrounded in 16 bits, is what llama.cpp's quantiser makes Q4_K_M, Q5_K_M, Q6_K and
 Q8_0 of (pip install llama-cpp-python; without it there is 16 bits alone). KL, agreement and perplexity are
 computed in fp32, so that only the formats differ; acceptance along a text in the numbers of real use
-(core.decoding.forced: both laws are computed, nothing is drawn); --reading holds what people asked about
-stories. Beside llama.cpp (benchmarks.quality.llamacpp_agreement): the same page of a book from the same file,
-also of a larger shape whose rows are whole blocks of 256, which the embedded model's are not: llama.cpp puts
-other formats in their place. Finished cases are kept (--state).
+(core.decoding.forced: both distributions are computed, nothing is drawn); --reading holds what people asked
+about stories. Beside llama.cpp (benchmarks.quality.llamacpp_agreement): the same page of a book from the same
+file, also of a larger shape whose rows are whole blocks of 256, which the embedded model's are not: llama.cpp
+puts other formats in their place. Finished cases are kept (--state).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from benchmarks.lib import resumable
 from benchmarks.lib.embedded import BOOK, book_ids
 from benchmarks.lib.results import Table, save_result
 from benchmarks.quality import llamacpp_agreement
-from benchmarks.quality.kv_quantization import JUDGED_AT_ONCE, Apart, add, laws
+from benchmarks.quality.kv_quantization import JUDGED_AT_ONCE, Apart, add, distributions
 from benchmarks.quality.reading import cases as questions
 from benchmarks.quality.reading.run import Program, reading_figures
 from core.backend.cpu.backend import CpuBackend
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _cases(formats: Sequence[str], options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What there is to be measured, by name."""
     for kv in KV:
-        yield f"laws, {kv}-bit KV", partial(_laws, formats, kv, options)
+        yield f"distributions, {kv}-bit KV", partial(_distributions, formats, kv, options)
     if _has_llama_cpp():
         for kind, shape in BESIDE:
             file = partial(file_of, kind, options.made, shape)
@@ -134,8 +134,8 @@ def _cache(model: LlamaModel, tokens: int, kv: int) -> FullKVCache:
 # ---- what is measured --------------------------------------------------------------------------------------
 
 
-def _laws(formats: Sequence[str], kv: int, options: argparse.Namespace) -> dict[str, Any]:
-    """By format: its laws against those of 16-bit weights over 16-bit rows, on pages of the book."""
+def _distributions(formats: Sequence[str], kv: int, options: argparse.Namespace) -> dict[str, Any]:
+    """By format: its distributions against those of 16-bit weights over 16-bit rows, on pages of the book."""
     models = {
         kind: loaded_model(file_of(kind, options.made), torch.float32, options.tokens + 8) for kind in formats
     }
@@ -148,7 +148,7 @@ def _laws(formats: Sequence[str], kv: int, options: argparse.Namespace) -> dict[
     for start in range(0, step * options.windows, step):
         window = ids[start : start + options.tokens + 1]
         passes = [
-            laws(model, _cache(model, len(window), rows), window)
+            distributions(model, _cache(model, len(window), rows), window)
             for model, rows in ((exact, 16), *((model, kv) for model in models.values()))
         ]
         firsts = range(0, len(window), JUDGED_AT_ONCE)
@@ -235,11 +235,11 @@ def _notes(done: dict[str, Any]) -> tuple[str, ...]:
 
 def _costs(done: dict[str, Any], formats: Sequence[str]) -> Iterator[tuple]:
     for kind, kv in product(formats, KV):
-        law = done.get(f"laws, {kv}-bit KV", {}).get(kind)
+        distribution = done.get(f"distributions, {kv}-bit KV", {}).get(kind)
         accepted = done.get(f"acceptance, {kind}, {kv}-bit KV", {})
         read = done.get(f"reading, {kind}, {kv}-bit KV", {})
-        if law:
-            costs = (law[name] for name in ("mb", "kl_mean", "kl_p99", "agreement", "perplexity"))
+        if distribution:
+            costs = (distribution[name] for name in ("mb", "kl_mean", "kl_p99", "agreement", "perplexity"))
             answers = read.get("f1_gold"), read.get("refused_own")
             yield (kind, f"{kv} bits", *costs, *(accepted.get(name) for name in SAMPLINGS), *answers)
 

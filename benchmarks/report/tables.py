@@ -28,8 +28,8 @@ from core.config import RULES, Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import spelt
-from core.planning.offers import Offer, offers, plan_model
-from core.planning.recommended import first_answer
+from core.planning.offers import offers, plan_model
+from core.planning.recommended import Offer, first_answer
 from core.text.words import duration, size
 
 RESULTS = REPO / "benchmarks" / "results"

@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from core.conversation.grounding import TellableSpan, repeats
 from core.conversation.naming import in_first_person, named, points_back
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.standing import PartSlot, SlottedSummary
+from core.conversation.supported_sentences import TellableSpan, repeats
 from core.events import Piece
 from core.evidence.passages import sentence_spans
 from core.text.levelled import LevelledText

@@ -13,13 +13,13 @@ from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed, part_key
 from core.conversation.books import passage
 from core.conversation.characters import introductions
-from core.conversation.grounding import TellableSpan
 from core.conversation.hearing import SentenceFilter
 from core.conversation.reading import ReadingPlan, book_chapters
 from core.conversation.services import Responder
 from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines, composed, quoted
+from core.conversation.supported_sentences import TellableSpan
 from core.events import Delta, Event, Finished, ReadingStep, Stats
 from core.request import Params
 from core.stats import combined_stats

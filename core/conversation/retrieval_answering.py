@@ -211,8 +211,10 @@ class RetrievalAnswering(Responder):
             return None
         evidence = self._books.evidence(run.ask.book)
         tried = [
-            Candidate(one, evidence.support(one.text, passage, run.ask.question), _drawn(passage, law))
-            for (one, _level), law in zip(several, each, strict=True)
+            Candidate(
+                one, evidence.support(one.text, passage, run.ask.question), _drawn(passage, distribution)
+            )
+            for (one, _level), distribution in zip(several, each, strict=True)
         ]
         said = tuple((one.text.strip(), level) for one, level in several)
         return PassageAnswers(ScoredPassage(passage, score, *likely), said), tried
@@ -220,8 +222,8 @@ class RetrievalAnswering(Responder):
     def _rechecked(self, run: AnswerRun, best: Candidate, *, sure: bool) -> Candidate:
         """The answer that is given, checked where every answer is."""
         passage = best.support.passage
-        law = replace(run.params, temperature=best.drawn["temperature"], top_p=best.drawn["top_p"])
-        params = self._conversations.passage_params(run.ask, law)
+        distribution = replace(run.params, temperature=best.drawn["temperature"], top_p=best.drawn["top_p"])
+        params = self._conversations.passage_params(run.ask, distribution)
         text = self._text(run.ask, passage, params)
         done = self._turns.rechecked(
             run, _key(run.ask, passage), text, self._put(run.ask), params, best.answer
@@ -269,14 +271,16 @@ class RetrievalAnswering(Responder):
         yield replace(whole, decoded=decoded, drawn=best.drawn if best else {}, stands=stands)
 
     def _judged(self, run: AnswerRun, ids: Sequence[int]) -> VerificationResult | None:
-        """What plain decoding says of an answer, from the passage and under the law that it was drawn by."""
+        """What plain decoding says of an answer, from the passage and under the distribution that it was
+        drawn by.
+        """
         how, ask = run.ask.drawn, run.ask
         passages = self._books.evidence(ask.book).passages
         passage = next((one for one in passages if [one.start, one.end] == list(how["passage"])), None)
         if passage is None:  # the book was read anew since
             return None
-        law = replace(run.params, temperature=how["temperature"], top_p=how["top_p"])
-        params = self._conversations.passage_params(ask, law)
+        distribution = replace(run.params, temperature=how["temperature"], top_p=how["top_p"])
+        params = self._conversations.passage_params(ask, distribution)
         instructions = ask.instructions if how["instructed"] else ""
         text = self._text(ask, passage, params, instructions)
         question = with_instructions(self._put(ask), instructions)
@@ -350,7 +354,7 @@ class RetrievalAnswering(Responder):
 
 
 def _drawn(passage: Passage, params: Params, *, instructed: bool = False) -> dict[str, Any]:
-    """From where and by which law; see Finished."""
+    """From where and by which distribution; see Finished."""
     return {
         "passage": [passage.start, passage.end],
         "temperature": params.temperature,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from core.conversation.announcing import announces, plainly
 from core.conversation.characters import Introduction
-from core.conversation.grounding import repeats
 from core.conversation.naming import points_back
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.summary_layout import HeadedLines, composed
+from core.conversation.supported_sentences import repeats
 from core.documents.word_count import count_words
 from core.events import Piece, SummaryDraft
 

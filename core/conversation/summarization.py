@@ -13,7 +13,6 @@ from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed, notes_key, part_key, with_instructions
 from core.conversation.books import passage
-from core.conversation.grounding import TellableSpan, fewer, own_lines, whole_sentences
 from core.conversation.part_summaries import PartSummary, SummaryLine, grouped, labelled_text, tidied
 from core.conversation.partwise import PartByPart
 from core.conversation.reading import ReadingPart, ReadingPlan, by_chapter, of_length, place_name
@@ -21,6 +20,7 @@ from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.summary import Read, SummaryResult, SummarySource, joined_lines, ready_text
 from core.conversation.summary_layout import HeadedLines, composed, quoted
+from core.conversation.supported_sentences import TellableSpan, fewer, own_lines, whole_sentences
 from core.documents.document import Document
 from core.events import Event, Finished, ReadingStep, Stats
 from core.request import Params, Request

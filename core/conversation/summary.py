@@ -4,7 +4,7 @@ kept.
 A small model strays from its text now and then, so what it writes about a part is held against that part:
 where the summary says little or invents names, the part is asked for once more, in other words, and the best
 of the summaries is taken. The text's keys and values are in the cache by then, so a further try costs its own
-tokens only. What the text does not bear out even then is not said (core.conversation.grounding).
+tokens only. What the text does not bear out even then is not said (core.conversation.supported_sentences).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
-from core.conversation.grounding import TellableSpan
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine, says_little, tidied
 from core.conversation.reading import ReadingStyle
+from core.conversation.supported_sentences import TellableSpan
 from core.documents.word_count import count_words
 from core.events import Delta, Event, ReadingStep, Stats
 from core.request import Params

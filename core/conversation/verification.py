@@ -35,12 +35,12 @@ class GreedyAgreement:
     """
 
     tokens: int
-    agreed: int  # possible under the plain law
+    agreed: int  # possible under the plain distribution
     near_ties: int  # not, by no more than `margin`
     mismatches: int  # not, by more: must be 0
     largest_gap: float  # in log-probability, of a token that did not agree
     margin: float
-    # of the agreeing tokens under the law sampled from (at temperature 0: under the softmax)
+    # of the agreeing tokens under the distribution sampled from (at temperature 0: under the softmax)
     log_probability: float
     ties: tuple[int, ...] = ()  # the near-ties by number, from 0
 
@@ -84,16 +84,16 @@ def recheck(
         # row i judges token first + i + 1
         logits = model.forward(piece, cache)
         cache.commit(cache.length)
-        law = sampling.probs(logits, ids[: first + 1], piece[1:])
+        distribution = sampling.probs(logits, ids[: first + 1], piece[1:])
         surprise = unscaled.probs(logits, ids[: first + 1], piece[1:]).clamp_(min=1e-38).log_()
         for row in range(max(0, start - 1 - first), len(piece)):
             token = ids[first + row + 1]
             # what is not but has no gap is level with what is: a near-tie all the same
-            possible = bool(law[row, token] > 0)
+            possible = bool(distribution[row, token] > 0)
             gaps.append(0.0 if possible else max(gap(surprise[row], token, sampling), 1e-9))
             if possible:
                 log_probability += float(
-                    surprise[row, token] if sampling.temperature == 0 else law[row, token].log()
+                    surprise[row, token] if sampling.temperature == 0 else distribution[row, token].log()
                 )
     return GreedyAgreement(
         tokens=len(gaps),
@@ -112,8 +112,8 @@ def gap(log_probs: torch.Tensor, token: int, sampling: Sampling) -> float:
 
     log_probs [vocab] at temperature 1, penalty applied. Greedy: the distance to the largest. Nucleus: tokens
     less than the gap above `token` may as well lie behind it, and the odds of the mass before it may be off
-    by the gap; a law that is cut where few tokens carry much mass is decided by rounding although the tokens'
-    own probabilities lie far apart.
+    by the gap; a distribution that is cut where few tokens carry much mass is decided by rounding although
+    the tokens' own probabilities lie far apart.
     """
     if sampling.temperature == 0:
         return float(log_probs.max() - log_probs[token])

@@ -59,15 +59,15 @@ def _grown(
     branches: Sequence[AnswerBranch],
     eos_ids: frozenset[int],
 ) -> Iterator[int]:
-    laws = [_law(one.params, len(ids)) for one in branches]
+    distributions = [_distribution(one.params, len(ids)) for one in branches]
     running = list(range(len(branches)))
     while running:
         logits = model.forward([(branches[at].tokens or ids)[-1] for at in running], cache)
         levels = logits.log_softmax(-1)
         for row, at in enumerate(running):
-            draw, sampling = laws[at]
-            law = sampling.probs(logits[row : row + 1], [*ids, *branches[at].tokens])
-            _take(branches[at], int(draw(law[0])), levels[row], eos_ids)
+            draw, sampling = distributions[at]
+            distribution = sampling.probs(logits[row : row + 1], [*ids, *branches[at].tokens])
+            _take(branches[at], int(draw(distribution[0])), levels[row], eos_ids)
         going = [row for row, at in enumerate(running) if branches[at].reason is None]
         if going and len(going) < len(running):
             cache.keep(going)
@@ -75,7 +75,7 @@ def _grown(
         yield len(running)
 
 
-def _law(params: Params, start: int) -> tuple[Callable[[torch.Tensor], torch.Tensor], Sampling]:
+def _distribution(params: Params, start: int) -> tuple[Callable[[torch.Tensor], torch.Tensor], Sampling]:
     sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, start)
     return SeededRandomness(params.seed).draw, sampling
 

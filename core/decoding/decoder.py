@@ -104,7 +104,7 @@ class Decoder:
     def round(self, committed: Sequence[int], *, most: int, ends: Ends = never) -> Round:
         """Emits between 1 and `most` tokens that follow `committed`. The last of them is the first
         end-of-sequence token or the first at which `ends` says so: the answer is cut as a function of what
-        plain decoding could have said, so its law is cut plain decoding's.
+        plain decoding could have said, so its distribution is cut plain decoding's.
 
         All of `committed` but its newest token may be in the cache already; what is missing is fed in the
         same pass.

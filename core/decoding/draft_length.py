@@ -1,9 +1,9 @@
-"""How many tokens to draft before verifying. Decides from the past and from laws already drawn from, never
-from the clock or the target.
+"""How many tokens to draft before verifying. Decides from the past and from distributions already drawn from,
+never from the clock or the target.
 
-Whether to draw the next token may depend on the tokens before it and on their draft laws; a token once drawn
-is always submitted (core.decoding.drafters). So the proposal stays a function of the past and exactness is
-untouched, and a seed repeats.
+Whether to draw the next token may depend on the tokens before it and on their draft distributions; a token
+once drawn is always submitted (core.decoding.drafters). So the proposal stays a function of the past and
+exactness is untouched, and a seed repeats.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class DraftingModel(Protocol):
 
 
 class Drafter(Protocol):
-    """Proposes up to about `gamma` tokens to follow `committed`, with the laws they were drawn from.
+    """Proposes up to about `gamma` tokens to follow `committed`, with the distributions they were drawn from.
 
     `committed` belongs to the caller and grows: nobody keeps it. After a proposal was verified,
     `rollback(length)` drops what the drafter computed for tokens from `length` on, and those below are in the
@@ -117,18 +117,22 @@ class ModelDrafter:
     def propose(self, committed: Sequence[int], gamma: int) -> Draft:
         """See Drafter."""
         tokens: list[int] = []
-        laws: list[torch.Tensor] = []
+        distributions: list[torch.Tensor] = []
         self._base, self._confidence = len(committed), []
         so_far = Tokens(committed, tokens)
         while self._length.more(self._confidence, gamma):
             logits = next_logits(self._model, self._cache, so_far)
-            laws.append(self._sampling.probs(logits, so_far)[0])
+            distributions.append(self._sampling.probs(logits, so_far)[0])
             # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read
             # here
-            token, confidence = sample_token(laws[-1], self._randomness, logits)
+            token, confidence = sample_token(distributions[-1], self._randomness, logits)
             tokens.append(token)
             self._confidence.extend(confidence)
-        return Draft(tuple(tokens), torch.stack(laws), (self._level,) * len(tokens)) if tokens else Draft()
+        return (
+            Draft(tuple(tokens), torch.stack(distributions), (self._level,) * len(tokens))
+            if tokens
+            else Draft()
+        )
 
     def rollback(self, length: int) -> None:
         """See Drafter. The last drawn token was never fed, so there may be less to drop than was proposed."""
@@ -175,10 +179,10 @@ class VerifiedDrafter:
     """The middle level: a drafter's tokens verified by the target's weights over a cheaper cache, until
     enough tokens stand.
 
-    What it emits follows that cheaper pass's law exactly (the same `verify` as at the top), so the row it
-    reports is the law its token was drawn from. A token once drawn is always submitted. Where a pass of its
-    own is not expected to pay, behind a text hardly longer than its cache, the drafter's tokens go to the
-    full model as they are. Which of the two is a function of the past.
+    What it emits follows that cheaper pass's distribution exactly (the same `verify` as at the top), so the
+    row it reports is the distribution its token was drawn from. A token once drawn is always submitted. Where
+    a pass of its own is not expected to pay, behind a text hardly longer than its cache, the drafter's tokens
+    go to the full model as they are. Which of the two is a function of the past.
     """
 
     def __init__(
@@ -206,7 +210,7 @@ class VerifiedDrafter:
         if not self._cache.ready:
             return Draft()
         tokens: list[int] = []
-        laws: list[torch.Tensor] = []
+        distributions: list[torch.Tensor] = []
         levels: list[str] = []
         accepted = evaluated = 0
         so_far = Tokens(committed, tokens)
@@ -218,7 +222,7 @@ class VerifiedDrafter:
             stand = len(so_far) + verdict.accepted
             new = (*draft.tokens[: verdict.accepted], verdict.token)
             tokens.extend(new)
-            laws.append(probs[: len(new)])
+            distributions.append(probs[: len(new)])
             levels.extend((*draft.levels[: verdict.accepted], self._level))
             self._confidence.extend(verdict.confidence)
             accepted, evaluated = accepted + verdict.accepted, evaluated + verdict.evaluated
@@ -226,7 +230,7 @@ class VerifiedDrafter:
             self._drafter.rollback(stand)
         if not tokens:
             return replace(self._drafter.propose(committed, min(self._gamma, gamma)), past_middle=True)
-        return Draft(tuple(tokens), torch.cat(laws), tuple(levels), accepted, evaluated)
+        return Draft(tuple(tokens), torch.cat(distributions), tuple(levels), accepted, evaluated)
 
     def rollback(self, length: int) -> None:
         """See Drafter."""

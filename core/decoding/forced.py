@@ -1,5 +1,5 @@
 """How often the full cache would accept what retrieval caches propose, along a given text: computed from both
-laws, not counted.
+distributions, not counted.
 
 A token drawn from q is accepted with probability sum over the vocabulary of min(p, q)
 (https://arxiv.org/abs/2211.17192 corollary 3.6), so every position says exactly what sampling would say in
@@ -77,7 +77,7 @@ def of_draft(probabilities: Sequence[float]) -> ExpectedTokens:
 
 
 def probs_overlap(p: torch.Tensor, q: torch.Tensor) -> list[float]:
-    """sum(min(p, q)) of laws [n, vocab], row by row."""
+    """sum(min(p, q)) of distributions [n, vocab], row by row."""
     return torch.minimum(p, q).sum(-1).clamp_(max=1.0).tolist()
 
 
@@ -131,11 +131,11 @@ def force(
         exact = next_logits(model, source, so_far, drafted[:-1])
         source.observer = None
         source.commit(len(so_far) + len(drafted) - 1)
-        laws = [sampling.probs(exact, so_far, drafted) for sampling in samplings]
+        distributions = [sampling.probs(exact, so_far, drafted) for sampling in samplings]
         for index, lane in enumerate(lanes):
             found = [
                 of_draft(probs_overlap(p, sampling.probs(proposed[index], so_far, drafted)))
-                for p, sampling in zip(laws, samplings, strict=True)
+                for p, sampling in zip(distributions, samplings, strict=True)
             ]
             sums[index] = [old + new for old, new in zip(sums[index], found, strict=True)]
             lane.cache.commit(source.length)

@@ -33,7 +33,7 @@ class Randomness(Protocol):
         ...
 
     def draw(self, probs: torch.Tensor) -> torch.Tensor:
-        """A token from the law `probs` [vocab], which sums to 1."""
+        """A token from the distribution `probs` [vocab], which sums to 1."""
         ...
 
 
@@ -54,8 +54,8 @@ class SeededRandomness:
         return (u < accept_probs.double()).long().cumprod(0).sum(0, keepdim=True)
 
     def draw(self, probs: torch.Tensor) -> torch.Tensor:
-        """See Randomness. By inverting the cumulative law, which never lands on a token of probability
-        zero.
+        """See Randomness. By inverting the cumulative distribution, which never lands on a token of
+        probability zero.
         """
         ends = cumulative(probs)
         total = ends[-1:]

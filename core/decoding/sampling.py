@@ -1,5 +1,5 @@
-"""Logits to the law a token is sampled from. Applied alike at every level, so that q is what was really
-sampled from.
+"""Logits to the distribution a token is sampled from. Applied alike at every level, so that q is what was
+really sampled from.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _FAR = 4096  # times less probable than the first: a nucleus seldom reaches so f
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Temperature, nucleus and repetition penalty. Temperature 0 is greedy: a law with all mass on the
-    largest logit.
+    """Temperature, nucleus and repetition penalty. Temperature 0 is greedy: a distribution with all mass on
+    the largest logit.
 
     The penalty looks at the newest 256 tokens from `answer_start` on: the book's own words are not held
     against the answer. Raises ValueError for settings outside temperature >= 0, 0 < top_p <= 1,
@@ -42,8 +42,8 @@ class Sampling:
     def probs(
         self, logits: torch.Tensor, history: Sequence[int], drafted: Sequence[int] = ()
     ) -> torch.Tensor:
-        """Laws fp32 [n, vocab] from logits [n, vocab]. Row i follows `history` and the first i of `drafted`
-        (n - 1 or more of them).
+        """Distributions fp32 [n, vocab] from logits [n, vocab]. Row i follows `history` and the first i of
+        `drafted` (n - 1 or more of them).
 
         `logits` is not changed. The penalty divides positive and multiplies negative logits of tokens seen
         before (https://arxiv.org/abs/1909.05858 section 4.1), per position, from the tokens before that
@@ -92,11 +92,11 @@ class Sampling:
         """The same row by row, with only some tokens sorted, and by NumPy: at a hundred tokens torch's
         operations take longer to call than to do.
         """
-        laws = torch.zeros_like(probs)
-        for row, law in zip(probs.numpy(), laws.numpy(), strict=True):
+        distributions = torch.zeros_like(probs)
+        for row, distribution in zip(probs.numpy(), distributions.numpy(), strict=True):
             kept = self._most_probable(row)
-            law[kept] = row[kept] / row[kept].sum()
-        return laws
+            distribution[kept] = row[kept] / row[kept].sum()
+        return distributions
 
     def _most_probable(self, row: np.ndarray) -> np.ndarray:
         """The tokens of the nucleus of probabilities [vocab], the most probable first.

@@ -1,5 +1,5 @@
-"""The one rule that makes speculation lossless, used at every level. Laws in, verdict out; the device is
-waited for once, at the end.
+"""The one rule that makes speculation lossless, used at every level. Distributions in, verdict out; the
+device is waited for once, at the end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from core.decoding.randomness import Randomness
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Proposed tokens with the laws they were drawn from. `probs` [g, vocab]; None means every law is certain
-    of its token.
+    """Proposed tokens with the distributions they were drawn from. `probs` [g, vocab]; None means every
+    distribution is certain of its token.
 
     `levels` names, per token, who proposed it. `accepted` and `evaluated` count the level below, if the draft
     came from one; `past_middle`: it is the lowest level's own, for the full model to verify.
@@ -46,13 +46,13 @@ class Verdict:
 def verify(
     draft: Draft, target_probs: torch.Tensor, randomness: Randomness, *, logits: torch.Tensor | None = None
 ) -> Verdict:
-    """Speculative sampling: the emitted tokens follow the target's law exactly, whatever the draft.
+    """Speculative sampling: the emitted tokens follow the target's distribution exactly, whatever the draft.
 
-    target_probs [g + 1, vocab]: row i is the target's law after i draft tokens. Token i is accepted with
-    probability min(1, p/q); at the first rejection a token is drawn from norm(max(p - q, 0)); when all are
-    accepted a bonus token comes from the last row. `logits` [g + 1, vocab] are those of the target, for the
-    confidence. A device is waited for once, when all is computed. Source: https://arxiv.org/abs/2211.17192
-    algorithm 1, https://arxiv.org/abs/2302.01318 theorem 1.
+    target_probs [g + 1, vocab]: row i is the target's distribution after i draft tokens. Token i is accepted
+    with probability min(1, p/q); at the first rejection a token is drawn from norm(max(p - q, 0)); when all
+    are accepted a bonus token comes from the last row. `logits` [g + 1, vocab] are those of the target, for
+    the confidence. A device is waited for once, when all is computed. Source:
+    https://arxiv.org/abs/2211.17192 algorithm 1, https://arxiv.org/abs/2302.01318 theorem 1.
     """
     g = len(draft.tokens)
     assert target_probs.shape[0] == g + 1, (
@@ -65,28 +65,28 @@ def verify(
     p = _entries(target_probs, tokens)
     q = torch.ones_like(p) if draft.probs is None else _entries(draft.probs, tokens)
     accepted = randomness.first_rejection((p / q).clamp_(max=1.0))
-    law = (
-        _law_behind_unseen(accepted, draft, tokens, target_probs)
+    distribution = (
+        _distribution_behind_unseen(accepted, draft, tokens, target_probs)
         if on_device(accepted)
-        else _law_behind(int(accepted), draft, target_probs)
+        else _distribution_behind(int(accepted), draft, target_probs)
     )
-    token = randomness.draw(law)
+    token = randomness.draw(distribution)
     sure = () if logits is None else _confidence(logits, tokens, accepted, token)
     stood, drawn, *rest = to_host(accepted, token, q, *sure)
     assert all(chance > 0 for chance in rest[:g]), (
-        f"a draft token has probability 0 under its own law: {rest[:g]}"
+        f"a draft token has probability 0 under its own distribution: {rest[:g]}"
     )
     n = int(stood)
     return Verdict(n, min(n + 1, g), int(drawn), () if logits is None else (*rest[g : g + n], rest[-1]))
 
 
 def sample_token(
-    law: torch.Tensor, randomness: Randomness, logits: torch.Tensor | None = None
+    distribution: torch.Tensor, randomness: Randomness, logits: torch.Tensor | None = None
 ) -> tuple[int, tuple[float, ...]]:
-    """A token by its law [vocab] alone, and where its logits [1, vocab] are given its probability at
+    """A token by its distribution [vocab] alone, and where its logits [1, vocab] are given its probability at
     temperature 1; one read.
     """
-    token = randomness.draw(law)
+    token = randomness.draw(distribution)
     drawn, *sure = to_host(
         token, *([] if logits is None else [torch.softmax(logits, -1)[0].gather(0, token)])
     )
@@ -98,9 +98,9 @@ def _entries(table: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     return table[: len(tokens)].gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
-def _law_behind(accepted: int, draft: Draft, target_probs: torch.Tensor) -> torch.Tensor:
-    """The law [vocab] of the token after the accepted ones: the last row, or norm(max(p - q, 0)) at the first
-    rejection.
+def _distribution_behind(accepted: int, draft: Draft, target_probs: torch.Tensor) -> torch.Tensor:
+    """The distribution [vocab] of the token after the accepted ones: the last row, or norm(max(p - q, 0)) at
+    the first rejection.
     """
     p = target_probs[accepted]
     if accepted == len(draft.tokens):
@@ -115,7 +115,7 @@ def _law_behind(accepted: int, draft: Draft, target_probs: torch.Tensor) -> torc
     return residual.div_(total) if total > 0 else p
 
 
-def _law_behind_unseen(
+def _distribution_behind_unseen(
     accepted: torch.Tensor, draft: Draft, tokens: torch.Tensor, target_probs: torch.Tensor
 ) -> torch.Tensor:
     """The same with `accepted` [1] on a device that is not asked for it: q is taken times 0 where all were

@@ -76,8 +76,8 @@ class GraphedForward:
     happen. Nothing in it is committed, and its rows are overwritten. With `only_faster` a replay is kept
     where it takes less time than the eager pass, else wherever it can be recorded; never where it does not
     say what the same pass says unrecorded. What is `known` from an earlier start decides without a clock:
-    which passes are replayed changes rounding, and with it what a seed gives, though never the law. A device
-    that cannot record, or has no memory for it, replays nothing.
+    which passes are replayed changes rounding, and with it what a seed gives, though never the distribution.
+    A device that cannot record, or has no memory for it, replays nothing.
     """
 
     def __init__(

@@ -99,9 +99,9 @@ def _of_vocabulary(
     """A draft model that speaks of as many tokens as its target: checkpoints of one tokenizer differ in the
     rows they pad it with.
 
-    Padding that the draft lacks has probability 0 in its laws and a row of zeros to be read as; padding that
-    only the draft has is left out. Both stay lossless. Whether the tokens themselves are the same is for the
-    tokenizers to say (core.text.tokenizer).
+    Padding that the draft lacks has probability 0 in its distributions and a row of zeros to be read as;
+    padding that only the draft has is left out. Both stay lossless. Whether the tokens themselves are the
+    same is for the tokenizers to say (core.text.tokenizer).
     """
     if config.vocab == target.vocab:
         return build_model(config, weights, backend, positions=positions)

@@ -16,7 +16,7 @@ from core.model.store.catalogue import EMBEDDED, CatalogueEntry, draft_for, find
 from core.planning.budget import MODEL_FILES
 from core.planning.plan import USEFUL_CONTEXT, Plan
 from core.planning.planner import make_plan as planned
-from core.planning.recommended import best_offer, is_swift
+from core.planning.recommended import Offer, best_offer, is_swift
 from core.planning.stored_facts import NOTHING, StoredFacts
 from core.text.words import size
 from core.text.words import translated as _
@@ -33,17 +33,6 @@ class PlannedModel:
     entry: CatalogueEntry
     draft: CatalogueEntry | None
     plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One catalogue model on this machine: its plan, or why there is none."""
-
-    entry: CatalogueEntry
-    plan: Plan | None
-    reason: str
-    downloaded: bool
-    recommended: bool = False  # of all for this machine, whatever is downloaded
 
 
 def plan_model(

@@ -100,8 +100,8 @@ class Plan:
 
     @property
     def exact_for(self) -> str:
-        """The model whose law every mode samples from: what "lossless" speaks of. On a card up to rounding,
-        which there depends on how many tokens a pass has.
+        """The model whose distribution every mode samples from: what "lossless" speaks of. On a card up to
+        rounding, which there depends on how many tokens a pass has.
         """
         weights = _("{bits}-bit weights").format(bits=self.weights_bits)
         if self.weights_kernel == "codes":

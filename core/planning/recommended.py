@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from core.model.store.catalogue import CatalogueEntry
 from core.planning.costs import BOOK_TOKENS, PASSAGES
@@ -17,14 +16,22 @@ from core.planning.plan import Plan
 from core.text.words import duration
 from core.text.words import translated as _
 
-if TYPE_CHECKING:
-    from core.planning.offers import Offer
-
 FIRST_ANSWER_S = 60.0
 SLOWEST_TBT_MS = 250.0  # slower than people read
 FLUENT_TBT_MS = 50.0  # at the full context: an answer of 200 words in less than a quarter of a minute
 FREE_LICENCE = "Apache-2.0"
 SHORT_ANSWER_TOKENS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One catalogue model on this machine: its plan, or why there is none."""
+
+    entry: CatalogueEntry
+    plan: Plan | None
+    reason: str
+    downloaded: bool
+    recommended: bool = False  # of all for this machine, whatever is downloaded
 
 
 @dataclass(frozen=True, slots=True)

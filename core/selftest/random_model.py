@@ -106,7 +106,8 @@ def _offloaded(shape: KVShape, backend: Backend) -> OffloadedKVCache:
 
 class RandomWeights:
     """Weights by name, as the loader asks a checkpoint for them: random, made on `device` in `dtype`, and
-    large enough to make a small model's laws uneven. Without biases, and without norms of queries and keys.
+    large enough to make a small model's distributions uneven. Without biases, and without norms of queries
+    and keys.
     """
 
     def __init__(

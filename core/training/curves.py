@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from core.paths import whole_file
-from core.training.shards import LAW_TEMPERATURES
+from core.training.shards import TEACHER_TEMPERATURES
 
 _SIZE, _PLOT, _LEFT, _TOP = (960, 720), (800, 250), 90, 50  # pixels
 _INK, _GRID, _PAPER = "#222222", "#dddddd", "#ffffff"
@@ -28,7 +28,7 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: Path) -> None:
     }
     _plot(pen, "KL to the target, nats per token", steps, losses, top=_TOP)
     accepted = {"T = 0": [point["greedy"] for point in judged]}
-    for index, temperature in enumerate(LAW_TEMPERATURES):
+    for index, temperature in enumerate(TEACHER_TEMPERATURES):
         accepted[f"T = {temperature:g}"] = [point["overlap"][index] for point in judged]
     _plot(
         pen,

@@ -1,5 +1,5 @@
-"""How far the draft's law is from the target's: the loss that is minimised and the acceptance that is wanted.
-Knows nothing of steps.
+"""How far the draft's distribution is from the target's: the loss that is minimised and the acceptance that
+is wanted. Knows nothing of steps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from core.training.network import DraftNetwork
-from core.training.shards import LAW_TEMPERATURES, TargetProbs
+from core.training.shards import TEACHER_TEMPERATURES, TargetProbs
 
 _TINY = 1e-6
 _PIECE = 1024  # rows of logits held at a time
@@ -17,9 +17,9 @@ _PIECE = 1024  # rows of logits held at a time
 
 @dataclass(frozen=True, slots=True)
 class DraftAgreement:
-    """Means over tokens, within the draft's vocabulary. `overlap` at each of LAW_TEMPERATURES is the chance
-    that a drafted token stands, sum of min(p, q), counted over the target's likeliest tokens only; `greedy`
-    the share of tokens both find likeliest.
+    """Means over tokens, within the draft's vocabulary. `overlap` at each of TEACHER_TEMPERATURES is the
+    chance that a drafted token stands, sum of min(p, q), counted over the target's likeliest tokens only;
+    `greedy` the share of tokens both find likeliest.
     """
 
     loss: float
@@ -27,29 +27,33 @@ class DraftAgreement:
     greedy: float
 
 
-def loss(network: DraftNetwork, laws: TargetProbs, dice: torch.Generator) -> torch.Tensor:
-    """Mean KL(target || draft) over all tokens, each at one of LAW_TEMPERATURES drawn by `dice`: a scalar,
-    fp32.
+def loss(network: DraftNetwork, distributions: TargetProbs, dice: torch.Generator) -> torch.Tensor:
+    """Mean KL(target || draft) over all tokens, each at one of TEACHER_TEMPERATURES drawn by `dice`: a
+    scalar, fp32.
     """
-    hidden = network(laws.ids).flatten(0, 1)
-    choice = torch.randint(len(LAW_TEMPERATURES), hidden.shape[:1], generator=dice).to(hidden.device)
-    temperature = torch.tensor(LAW_TEMPERATURES, device=hidden.device)[choice].unsqueeze(-1)
+    hidden = network(distributions.ids).flatten(0, 1)
+    choice = torch.randint(len(TEACHER_TEMPERATURES), hidden.shape[:1], generator=dice).to(hidden.device)
+    temperature = torch.tensor(TEACHER_TEMPERATURES, device=hidden.device)[choice].unsqueeze(-1)
     p, p_rest = _target(
-        laws.logits.flatten(0, 1), laws.rest.flatten(0, 1).gather(-1, choice.unsqueeze(-1)), temperature
+        distributions.logits.flatten(0, 1),
+        distributions.rest.flatten(0, 1).gather(-1, choice.unsqueeze(-1)),
+        temperature,
     )
-    log_q = _draft(network, hidden, laws.top.flatten(0, 1), temperature)
+    log_q = _draft(network, hidden, distributions.top.flatten(0, 1), temperature)
     return _kl(p, p_rest, log_q)
 
 
 @torch.no_grad()
-def agreement(network: DraftNetwork, laws: TargetProbs) -> DraftAgreement:
+def agreement(network: DraftNetwork, distributions: TargetProbs) -> DraftAgreement:
     """How well the draft does on texts that it may not have seen."""
-    hidden = network(laws.ids).flatten(0, 1)
-    top = laws.top.flatten(0, 1)
+    hidden = network(distributions.ids).flatten(0, 1)
+    top = distributions.top.flatten(0, 1)
     losses, overlaps = [], []
-    for index, temperature in enumerate(LAW_TEMPERATURES):
+    for index, temperature in enumerate(TEACHER_TEMPERATURES):
         heat = torch.full((len(hidden), 1), temperature, device=hidden.device)
-        p, p_rest = _target(laws.logits.flatten(0, 1), laws.rest.flatten(0, 1)[:, index : index + 1], heat)
+        p, p_rest = _target(
+            distributions.logits.flatten(0, 1), distributions.rest.flatten(0, 1)[:, index : index + 1], heat
+        )
         parts = zip(hidden.split(_PIECE), top.split(_PIECE), heat.split(_PIECE), strict=True)
         log_q = torch.cat([_draft(network, *part) for part in parts])
         overlaps.append(float(torch.minimum(p, log_q.exp()).sum(-1).mean()))
@@ -70,7 +74,9 @@ def _kl(p: torch.Tensor, p_rest: torch.Tensor, log_q: torch.Tensor) -> torch.Ten
 def _target(
     logits: torch.Tensor, rest: torch.Tensor, temperature: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The stored laws at `temperature` [n, 1]: p [n, kept] of the likeliest tokens and of the rest [n, 1]."""
+    """The stored distributions at `temperature` [n, 1]: p [n, kept] of the likeliest tokens and of the rest
+    [n, 1].
+    """
     rest = rest.float()
     return torch.softmax(logits.float() / temperature, -1) * (1.0 - rest), rest
 

@@ -21,7 +21,7 @@ class Recipe:
 
     target: str
     layers: int = 1
-    tokens: int = 400_000  # of text with the target's laws, read or written by it
+    tokens: int = 400_000  # of text with the target's distributions, read or written by it
     epochs: int = 3
     head_tokens: int = 16_384
     sinks: int = 16

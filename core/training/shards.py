@@ -1,5 +1,5 @@
-"""What the teacher leaves: laws, on disk one file per shard, written whole or not at all. Knows nothing of
-what is in the texts.
+"""What the teacher leaves: distributions, on disk one file per shard, written whole or not at all. Knows
+nothing of what is in the texts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from core.paths import whole_file
 
-LAW_TEMPERATURES = (0.6, 1.0)  # at which the draft is compared with the target
-KEPT = 64  # likeliest tokens stored of each law
+TEACHER_TEMPERATURES = (0.6, 1.0)  # at which the draft is compared with the target
+KEPT = 64  # likeliest tokens stored of each distribution
 _MIXED = 4  # shards in memory at a time
 
 
@@ -23,7 +23,7 @@ class TargetProbs:
     """Texts and what the target says after each of their tokens, over the draft's vocabulary alone,
     renormalised to it.
 
-    `rest` is the probability at each of LAW_TEMPERATURES of what is not among the `KEPT` likeliest.
+    `rest` is the probability at each of TEACHER_TEMPERATURES of what is not among the `KEPT` likeliest.
     """
 
     ids: torch.Tensor  # int32 [rows, n]
@@ -34,7 +34,7 @@ class TargetProbs:
 
 
 class Shards:
-    """Laws by number in a folder."""
+    """Distributions by number in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -43,10 +43,10 @@ class Shards:
     def __contains__(self, number: int) -> bool:
         return self._path(number).is_file()
 
-    def save(self, number: int, laws: TargetProbs) -> None:
+    def save(self, number: int, distributions: TargetProbs) -> None:
         """Writes one shard under its name at the end only."""
         with whole_file(self._path(number)) as part:
-            save_file({field.name: getattr(laws, field.name) for field in fields(TargetProbs)}, part)
+            save_file({field.name: getattr(distributions, field.name) for field in fields(TargetProbs)}, part)
 
     def load(self, number: int) -> TargetProbs:
         """One shard."""
@@ -68,11 +68,13 @@ def batches(
     order = [numbers[i] for i in torch.randperm(len(numbers), generator=dice)]
     done = 0
     for start in range(0, len(order), _MIXED):
-        laws = joined_shards([shards.load(number) for number in order[start : start + _MIXED]])
-        shuffled = torch.randperm(len(laws.ids), generator=dice)
+        distributions = joined_shards([shards.load(number) for number in order[start : start + _MIXED]])
+        shuffled = torch.randperm(len(distributions.ids), generator=dice)
         for index in shuffled.split(rows):
             if done >= skip:
-                yield TargetProbs(*(getattr(laws, field.name)[index] for field in fields(TargetProbs)))
+                yield TargetProbs(
+                    *(getattr(distributions, field.name)[index] for field in fields(TargetProbs))
+                )
             done += 1
 
 

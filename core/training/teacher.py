@@ -1,5 +1,5 @@
-"""The target as teacher: it reads prompts, writes on, and leaves the law of every token. Knows nothing of the
-draft but its vocabulary.
+"""The target as teacher: it reads prompts, writes on, and leaves the distribution of every token. Knows
+nothing of the draft but its vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from core.decoding.randomness import SeededRandomness
 from core.decoding.sampling import Sampling
 from core.training.prompts import TrainingPrompt
-from core.training.shards import KEPT, LAW_TEMPERATURES, TargetProbs
+from core.training.shards import KEPT, TEACHER_TEMPERATURES, TargetProbs
 from core.training.target import in_transformers
 
 _PIECE = 1024  # rows of logits held at a time
@@ -44,7 +44,7 @@ class Teacher:
         self, prompts: Sequence[TrainingPrompt], *, new_tokens: int, seed: int
     ) -> Iterator[float | TargetProbs]:
         """Reads the prompts (of one length), writes `new_tokens` behind each. Yields the share done, at last
-        the Laws.
+        the Distributions.
         """
         rows = [_Row(prompt, self._eos_ids, seed + number) for number, prompt in enumerate(prompts)]
         assert len({len(row.ids) for row in rows}) == 1, "prompts of one shard have one length"
@@ -54,18 +54,18 @@ class Teacher:
         pieces = []
         for step in range(new_tokens + 1):
             hidden = self._model.model(fed, past_key_values=cache, use_cache=True).last_hidden_state
-            pieces.append(self._laws(hidden))
+            pieces.append(self._distributions(hidden))
             if step < new_tokens:
                 logits = F.linear(hidden[:, -1], self._output).float()
                 fed = torch.tensor(
-                    [[row.next(law)] for row, law in zip(rows, logits.cpu(), strict=True)],
+                    [[row.next(distribution)] for row, distribution in zip(rows, logits.cpu(), strict=True)],
                     device=self._device,
                 )
                 yield (step + 1) / (new_tokens + 1)
         ids = torch.tensor([row.ids for row in rows], dtype=torch.int32)
         yield TargetProbs(ids, *(torch.cat(part, dim=1).cpu() for part in zip(*pieces, strict=True)))
 
-    def _laws(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _distributions(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """top, logits and rest (see TargetProbs) of hidden [rows, n, hidden]."""
         rows, n, _ = hidden.shape
         parts = [
@@ -78,7 +78,7 @@ def _compressed(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch
     """top, logits and rest (see TargetProbs) of logits [n, head]."""
     top, index = logits.topk(min(KEPT, logits.shape[-1]), dim=-1)
     rest = []
-    for temperature in LAW_TEMPERATURES:
+    for temperature in TEACHER_TEMPERATURES:
         inside = (torch.logsumexp(top / temperature, -1) - torch.logsumexp(logits / temperature, -1)).exp()
         rest.append((1.0 - inside).clamp_(min=0.0))
     return index.int(), (top - torch.logsumexp(logits, -1, keepdim=True)).half(), torch.stack(rest, -1).half()

@@ -1,5 +1,5 @@
-"""Trains a draft model for a target: the target reads and writes, the draft learns its laws. Stops and goes
-on at any point.
+"""Trains a draft model for a target: the target reads and writes, the draft learns its distributions. Stops
+and goes on at any point.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def train(
     )
     target_config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     stage = _("Step {step} of {steps}, loss {loss:.3f}")
-    for laws in _remaining(recipe, shards, learner.step):
-        learner.learn(_moved(laws, site.device))
+    for distributions in _remaining(recipe, shards, learner.step):
+        learner.learn(_moved(distributions, site.device))
         said = stage.format(step=f"{learner.step:,}", steps=f"{recipe.steps:,}", loss=learner.losses[-1])
         report(said, learner.step / recipe.steps)
         if learner.step % every == 0 or learner.step == recipe.steps:
@@ -126,7 +126,7 @@ class Learner:
             network.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
         )
 
-    def learn(self, laws: TargetProbs) -> None:
+    def learn(self, distributions: TargetProbs) -> None:
         """One optimiser step."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._recipe.learning_rate * _share(self.step, self._recipe.steps)
@@ -135,7 +135,7 @@ class Learner:
         with torch.autocast(
             self._site.device.type, torch.bfloat16, enabled=self._site.dtype == torch.bfloat16
         ):
-            value = loss(self._network, laws, dice)
+            value = loss(self._network, distributions, dice)
         self._optimizer.zero_grad(set_to_none=True)
         value.backward()
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), _LONGEST_GRADIENT)
@@ -143,11 +143,11 @@ class Learner:
         self.step += 1
         self.losses.append(float(value.detach()))
 
-    def judge(self, laws: TargetProbs) -> None:
+    def judge(self, distributions: TargetProbs) -> None:
         """A point for the curves."""
         mean = sum(self.losses) / len(self.losses)
         self.history.append(
-            {"step": self.step, "loss": mean, "judged": asdict(agreement(self._network, laws))}
+            {"step": self.step, "loss": mean, "judged": asdict(agreement(self._network, distributions))}
         )
         self.losses = []
 
@@ -247,5 +247,5 @@ def _share(step: int, total: int) -> float:
     return _LEAST + (1 - _LEAST) * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm))) / 2
 
 
-def _moved(laws: TargetProbs, device: torch.device) -> TargetProbs:
-    return TargetProbs(*(getattr(laws, field.name).to(device) for field in fields(TargetProbs)))
+def _moved(distributions: TargetProbs, device: torch.device) -> TargetProbs:
+    return TargetProbs(*(getattr(distributions, field.name).to(device) for field in fields(TargetProbs)))

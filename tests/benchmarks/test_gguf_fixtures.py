@@ -69,7 +69,7 @@ def test_a_format_that_was_not_measured_has_no_row():
     """And what is missing of one is a dash beside laws that are there."""
     law = {"mb": 1.0, "kl_mean": 0.1, "kl_p99": 0.2, "agreement": 0.9, "perplexity": 30.0}
     done = {
-        "laws, 8-bit KV": {"F16": law, "Q4_K_M": law},
+        "distributions, 8-bit KV": {"F16": law, "Q4_K_M": law},
         "acceptance, Q4_K_M, 8-bit KV": {"T 0.6": 0.8, "T 0": 0.7},
         "reading, F16, 8-bit KV": {"questions": 80, "f1_gold": 0.4, "refused_own": 0.1},
         "llama.cpp, Q4_K_M, whole blocks": {
@@ -103,8 +103,8 @@ def test_every_format_is_measured_over_both_caches(monkeypatch: pytest.MonkeyPat
     options.reading = None
     left = [name for name, _case in weight_formats._cases(["F16"], options)]
     assert left == [
-        "laws, 16-bit KV",
-        "laws, 8-bit KV",
+        "distributions, 16-bit KV",
+        "distributions, 8-bit KV",
         "acceptance, F16, 16-bit KV",
         "acceptance, F16, 8-bit KV",
     ]

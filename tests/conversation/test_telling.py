@@ -9,10 +9,10 @@ import re
 
 import pytest
 
-from core.conversation.grounding import TellableSpan, fewer, whole_sentences
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
+from core.conversation.supported_sentences import TellableSpan, fewer, whole_sentences
 from core.events import Delta, ReadingStep
 from core.evidence.support import Evidence
 from core.request import Request

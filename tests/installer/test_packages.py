@@ -12,8 +12,8 @@ import pytest
 
 from installer import held
 from installer.packages import Pip, SetupError
+from installer.pip_messages import describe_pip, explain
 from installer.progress import SetupProgress
-from installer.told import describe_pip, explain
 from installer.torch_build import Build
 
 

@@ -13,9 +13,9 @@ from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware, known_gpus
 from core.model.store.catalogue import CatalogueEntry, find, load_catalogue
-from core.planning.offers import Offer, offer_for, offers, plan_model
+from core.planning.offers import offer_for, offers, plan_model
 from core.planning.plan import Plan
-from core.planning.recommended import best_offer, first_answer, is_free
+from core.planning.recommended import Offer, best_offer, first_answer, is_free
 from core.planning.stored_facts import NOTHING
 
 RAMS = (8, 16, 32)

@@ -15,10 +15,11 @@ from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import recommended
 from core.planning.costs import BOOK_TOKENS, PASSAGE_TOKENS, PASSAGES
-from core.planning.offers import Offer, offer_for, offers, plan_model, would_fit_with
+from core.planning.offers import offer_for, offers, plan_model, would_fit_with
 from core.planning.recommended import (
     FIRST_ANSWER_S,
     FLUENT_TBT_MS,
+    Offer,
     best_offer,
     first_answer,
     reads_whole,

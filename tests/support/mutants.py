@@ -28,10 +28,12 @@ def residual_from_p(
     level.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "_law_behind", lambda accepted, draft, target_probs: target_probs[accepted])
+        patch.setattr(
+            rule, "_distribution_behind", lambda accepted, draft, target_probs: target_probs[accepted]
+        )
         patch.setattr(
             rule,
-            "_law_behind_unseen",
+            "_distribution_behind_unseen",
             lambda accepted, draft, tokens, target_probs: target_probs[int(accepted)],
         )
         return verify(draft, target_probs, randomness, **more)

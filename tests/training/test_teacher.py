@@ -9,7 +9,7 @@ import torch
 
 from core.model.config import load_config
 from core.training.prompts import TrainingPrompt
-from core.training.shards import LAW_TEMPERATURES, TargetProbs
+from core.training.shards import TEACHER_TEMPERATURES, TargetProbs
 from core.training.teacher import Teacher
 from tests.support.tiny import VOCAB, oracle
 
@@ -47,7 +47,7 @@ def test_the_stored_laws_are_the_targets(folder: Path):
     assert stored.ids.shape == (2, 28)
     for row in range(2):
         logits = reference(stored.ids[row])[:, head]
-        for index, temperature in enumerate(LAW_TEMPERATURES):
+        for index, temperature in enumerate(TEACHER_TEMPERATURES):
             p = torch.softmax(logits / temperature, -1)
             top = p.gather(-1, stored.top[row].long())
             assert torch.allclose(stored.rest[row, :, index].float(), 1 - top.sum(-1), atol=2e-3)
