@@ -48,6 +48,30 @@ def save(made: Engine, context: Context, should_stop: Callable[[], bool] = lambd
     made.save(context, should_stop=should_stop)
 
 
+@pytest.mark.parametrize("mode", ["triforce", "autoregressive"])
+@pytest.mark.parametrize("offloaded", [False, True], ids=["here", "away"])
+def test_a_model_with_windows_goes_on_from_disk_and_over_another_question(
+    tmp_path, mode: str, offloaded: bool
+):
+    """Rows of windows are stored with the rest; a second question behind the same book begins where the first
+    one did, and says what a fresh engine says.
+    """
+    params = replace(PARAMS, mode=mode)
+    made = reopened(tmp_path, family="gemma3_text", offloaded=offloaded)
+    answer, _, _, context = ask(made, params)
+    save(made, context)
+    other, _, end, _ = ask(made, params, ids=[*BOOK, 9, 10, 11], context=context)
+    assert end.stats.reused_tokens == len(BOOK)
+    for ids, wanted in ((None, answer), ([*BOOK, 9, 10, 11], other)):
+        again, _, end, _ = ask(reopened(tmp_path, family="gemma3_text", offloaded=offloaded), params, ids=ids)
+        assert (again, end.stats.snapshot_tokens) == (wanted, len(BOOK))
+        fresh = reopened(tmp_path / "empty", family="gemma3_text", offloaded=not offloaded)
+        assert (
+            ask(fresh, replace(params, temperature=0.0), ids=ids)[0]
+            == ask(made, replace(params, temperature=0.0), ids=ids, context=context)[0]
+        )
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_a_reopened_book_is_not_prefilled_and_answers_the_same(tmp_path, mode: str, dtype: torch.dtype):

@@ -258,7 +258,7 @@ class LlamaModel:
     def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
         x = self.embedding[to_device(ids, self.backend.device)].to(self.backend.dtype)
         if FAMILIES[self.config.family].embedding_scaled:
-            x = x * self.config.hidden**0.5
+            x.mul_(self.config.hidden**0.5)  # rows of their own, as all sources give them
         return x
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -103,6 +103,11 @@ class ModelShape(Sizes):
         return self.layers - self.windowed
 
     @property
+    def rotations(self) -> int:
+        """How many tables of rotations it has: windows have one of their own."""
+        return 2 if self.windowed else 1
+
+    @property
     def layer_parameters(self) -> int:
         """Weights of one layer: attention projections, gated MLP, two norms or four."""
         q = self.heads * self.head_dim

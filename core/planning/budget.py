@@ -132,7 +132,7 @@ def _tail_rows(layout: Layout) -> int:
 def _activations(layout: Layout) -> int:
     """Hidden states and rotations of a segment, and what a chunk of it computes with."""
     shape, size = layout.target, DTYPE_BYTES[layout.computes]
-    segment = layout.segment * (shape.hidden + 2 * shape.head_dim) * size
+    segment = layout.segment * (shape.hidden + 2 * shape.rotations * shape.head_dim) * size
     return segment + layout.chunk * _row_bytes(shape, size)
 
 
@@ -165,7 +165,7 @@ def _standing(layout: Layout) -> int:
     the newest rows of the layers in host memory, and what torch rounds up to whole segments.
     """
     shape, size = layout.target, DTYPE_BYTES[layout.dtype]
-    rotations = 2 * layout.held_tokens * shape.head_dim * size
+    rotations = 2 * shape.rotations * layout.held_tokens * shape.head_dim * size
     scores = shape.full_layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
     return rotations + scores + newest_rows_bytes(layout) + SEGMENTS_BYTES
 

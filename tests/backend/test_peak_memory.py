@@ -14,10 +14,12 @@ from core.assembly.cache_factory import slack as rows_to_spare
 from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
+from core.cache.layered import LayeredRetrievalKVCache, retrieval_over
 from core.cache.retrieval import RetrievalKVCache
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import from_source
+from core.model.families import FAMILIES
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
 from core.model.shapes import ModelShape
@@ -30,7 +32,7 @@ from tests.support.flash_kernel import flash
 from tests.tiers import first
 
 CONTEXT = 131_072
-LAYERS = 4  # every layer is alike; the plan is made for as many
+LAYERS = 4  # that see every token, each like the others; the plan is made for as many
 SHAPES = {
     "7B": {"hidden": 4096, "heads": 32, "kv_heads": 32, "intermediate": 11008, "vocab": 32_000},
     "8B": {"hidden": 4096, "heads": 32, "kv_heads": 8, "intermediate": 14336, "vocab": 128_256},
@@ -44,7 +46,18 @@ SHAPES = {
         "tied": True,
         "family": "qwen3",
     },
+    "4B-windows": {
+        "hidden": 2560,
+        "heads": 8,
+        "kv_heads": 4,
+        "intermediate": 10_240,
+        "vocab": 262_208,
+        "tied": True,
+        "family": "gemma3_text",
+    },
 }
+# what else a configuration says: every other layer has a window
+MORE = {"4B-windows": {"num_hidden_layers": 6, "sliding_window": 1024, "sliding_window_pattern": 2}}
 
 
 class NoWeights:
@@ -67,7 +80,7 @@ class NoWeights:
             "q_norm": (head_dim,),
             "k_norm": (head_dim,),
         }
-        self._hidden, self._norms = hidden, shape.get("family") == "qwen3"
+        self._hidden, self._norms = hidden, shape.get("family") in ("qwen3", "gemma3_text")
 
     def __contains__(self, name: str) -> bool:
         return self._norms and ("q_norm" in name or "k_norm" in name)
@@ -101,8 +114,12 @@ class Card:
             "rms_norm_eps": 1e-5,
             "tie_word_embeddings": tied,
             "max_position_embeddings": CONTEXT,
-            "hidden_act": "silu",
+            "hidden_act": FAMILIES[family].activation,
+            **MORE.get(name, {}),
         }
+        if family == "gemma3_text":
+            rope = {"rope_type": "default", "rope_theta": 10_000.0}
+            source["rope_parameters"] = {"full_attention": rope, "sliding_attention": rope}
         self.shape = ModelShape.from_hf_config(source, name=name)
         self.settings = Settings(context_tokens=CONTEXT, on_chip_layers=1, **settings)
         machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
@@ -121,12 +138,14 @@ class Card:
             positions=CONTEXT + layout.OVERRUN,
         )
         # as the product does: the middle level's memory when the model is loaded, then the cache
-        store = self._retrieval(FullKVCache(self.model.config.kv_shape, 256, backend)).store
+        store = self._retrieval(FullKVCache(self.model.config.kv_shape.of_full, 256, backend)).store
         self.cache = CacheFactory(self.plan, self.settings, self.model).new_cache(CONTEXT)
         self.retrieval = self._retrieval(self.cache, store)
 
-    def _retrieval(self, source: TargetKVCache, store: KVStore | None = None) -> RetrievalKVCache:
-        return RetrievalKVCache(
+    def _retrieval(
+        self, source: TargetKVCache, store: KVStore | None = None
+    ) -> RetrievalKVCache | LayeredRetrievalKVCache:
+        return retrieval_over(
             source,
             budget=self.plan.retrieval_budget,
             chunk=self.plan.retrieval_chunk,

@@ -6,27 +6,34 @@ from pathlib import Path
 
 import torch
 
+from core.cache.base import TargetKVCache
 from core.cache.disk import GB, SnapshotFolder
-from core.cache.full import FullKVCache
+from core.cache.layered import with_windows
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
-from tests.support.tiny import engine, oracle, ours
+from tests.support.tiny import engine, oracle, ours, whole_cache
 
 
 def reopened(
-    root: Path, *, dtype: torch.dtype = torch.float32, key: str = "tiny", offloaded: bool = False
+    root: Path,
+    *,
+    family: str = "llama",
+    dtype: torch.dtype = torch.float32,
+    key: str = "tiny",
+    offloaded: bool = False,
 ) -> Engine:
     """An engine as a new process makes it, with rows of `dtype`."""
     computed = torch.float32 if dtype == torch.int8 else dtype
-    model = ours(oracle(max_position_embeddings=2048), positions=2048, dtype=computed)
+    model = ours(oracle(family, max_position_embeddings=2048), positions=2048, dtype=computed)
 
-    def here(capacity: int) -> FullKVCache:
-        return FullKVCache(model.config.kv_shape, capacity + 32, model.backend, block_tokens=64, dtype=dtype)
+    def here(capacity: int) -> TargetKVCache:
+        return whole_cache(model, capacity + 32, dtype=dtype)
 
-    def away(capacity: int) -> OffloadedKVCache:
-        return OffloadedKVCache(
-            model.config.kv_shape,
+    def away(capacity: int) -> TargetKVCache:
+        shape = model.config.kv_shape
+        cache = OffloadedKVCache(
+            shape.of_full,
             capacity + 32,
             model.backend,
             block_tokens=64,
@@ -34,6 +41,7 @@ def reopened(
             resident_blocks=3,
             dtype=dtype,
         )
+        return with_windows(shape, cache)
 
     made = engine(
         model,
