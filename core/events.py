@@ -250,12 +250,14 @@ class Finished:
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The command ended without an answer; `message` is for the user. `fatal`: the engine process is gone.
-    `refused`: as it was asked it cannot be answered, and asking again does not help.
+    `refused`: as it was asked it cannot be answered, and asking again does not help. `ways`: how the book
+    would have to be read for that (core.config.READING_MODES).
     """
 
     message: str
     fatal: bool = False
     refused: bool = False
+    ways: tuple[str, ...] = ()
 
 
 Event = (

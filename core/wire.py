@@ -101,6 +101,8 @@ def unpack(values: dict[str, Any]) -> Event:
         values["stands"] = tuple(SourceSpan(**one) for one in values["stands"])
     if kind is AttentionEvidence:
         return unpack_looked(values)
+    if kind is Failed:
+        values["ways"] = tuple(values.get("ways", ()))
     if kind is Finished:
         for name in ("token_ids", "decoded", "sources", "notes"):
             values[name] = tuple(values[name])

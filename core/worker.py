@@ -196,7 +196,7 @@ class Worker:
         try:
             handler(message)
         except UserError as error:
-            self._send_event(number, Failed(str(error), refused=True))
+            self._send_event(number, Failed(str(error), refused=True, ways=error.ways))
         except MemoryError:
             log.exception("out of memory")
             self._send_event(

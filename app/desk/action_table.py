@@ -99,11 +99,12 @@ def of_answers(
         "summarize": action(questions.summarize),
         "suggest": action(questions.ask, question=text_field("text", NAME_CHARS)),
         "regenerate": action(questions.regenerate),
+        "ask-as": action(questions.ask_as, mode=text_field("value")),
         "stop": action(stop),
         "from": action(books.choose_chapters, first=number_field("value")),
         "to": action(books.choose_chapters, last=number_field("value")),
         "limit": action(books.limit, chapter=number_field("value")),
-        "reading-mode": action(partial(preferences.choose, "reading_mode"), text=text_field("value")),
+        "reading-mode": action(choices.reading, mode=text_field("value")),
         "length": action(choices.summary, value=text_field("value")),
     }
 

@@ -269,7 +269,8 @@ class AnswerJob:
             if now.standing:  # without the sentence that nobody held to the book
                 now = replace(now, pieces=(*now.standing.before, *now.standing.after))
             stands = [asdict(one) for one in now.standing.stands] if now.standing else []
-            self._save(now.text, now.pieces, state="failed", error=event.message, stands=stands)
+            said = {"error": event.message, "ways": list(event.ways), "stands": stands}
+            self._save(now.text, now.pieces, state="failed", **said)
             if self._stands:
                 self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
             self._set(phase="failed", error=event.message, fatal=event.fatal)

@@ -81,13 +81,16 @@ class AppServices:
         self.answers = AnswerQueue(
             store, engine, history, self.chapters, ended=lambda: self.questions.advance()
         )
+        self.choices = Choices(store, preferences, self.reader)
         self.questions = Questions(
             store,
             engine,
             books,
             requests=self.requests,
             answers=self.answers,
+            history=history,
             refuses=OtherBooks(store, library).refuses,
+            choose_reading=self.choices.reading,
         )
         self.comparison = Comparison(store, engine, history, books, ended=self.questions.advance)
         self.context_usage = ContextUsage(store, engine, books, self.requests)
@@ -97,7 +100,6 @@ class AppServices:
 
         self.model_choice = ModelChoice(store, engine, models)
         self.engine_settings = EngineSettings(store, engine, preferences, self.model_choice)
-        self.choices = Choices(store, preferences)
         self.disk_usage = DiskUsage(store, library, preferences)
         self.data_folder = DataFolder(store, engine, history)
         self.actions = Dispatcher(store, self._table())

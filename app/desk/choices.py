@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from app.desk.reader import Reader
 from app.desk.store import Store
 from app.store.allowed_folders import ticked
 from app.store.preferences import Preferences
@@ -13,8 +14,8 @@ from core.text.words import translated as _
 class Choices:
     """Changes the preferences. All of it raises UserError for what is not allowed."""
 
-    def __init__(self, store: Store, preferences: Preferences) -> None:
-        self._store, self._preferences = store, preferences
+    def __init__(self, store: Store, preferences: Preferences, reader: Reader) -> None:
+        self._store, self._preferences, self._reader = store, preferences, reader
 
     def set(self, key: str, value: str) -> None:
         """Sets a key. One that lets text of books leave this computer says so when it is switched on."""
@@ -27,6 +28,11 @@ class Choices:
                 "ends it."
             )
             self._store.say(words, "info")
+
+    def reading(self, mode: str) -> None:
+        """How the open book is read; another one is read as it was chosen for that."""
+        self._preferences.check_free("reading_mode")
+        self._reader.read_as(mode)
 
     def summary(self, value: str) -> None:
         """How long a summary is to be, or "own": in the book's own sentences, as long as before."""

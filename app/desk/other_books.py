@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from app.desk.store import Store
+from app.desk.values import Remedy
 from app.store.fulltext import searchable
 from app.store.library import BookEntry, Library
 from core.documents.document import Document
@@ -38,27 +39,28 @@ class OtherBooks:
         book = self._library.find(self._store.state.book_id)
         if question == self._warned or book is None:
             return False
-        other = another_title(question, book, self._library.entries())
-        if not other and not SEVERAL.search(question):
+        other = another_book(question, book, self._library.entries())
+        if other is None and not SEVERAL.search(question):
             return False
         self._warned = question
         words = _(
             "A question is put to one book, and this one seems to be about several. Open one of them to ask "
             "about it, or send the question once more to put it to “{title}” alone."
         )
+        remedies = []
         if other:
+            remedies.append(Remedy(_("Open “{title}”").format(title=other.title), act="book", id=other.id))
             words = _(
                 "A question is put to one book, and “{other}” is another one. Open it to ask about it, or "
                 "send the question once more to put it to “{title}” alone."
             )
-        self._store.say(words.format(title=book.title, other=other), "info")
+        said = words.format(title=book.title, other=other.title if other else "")
+        self._store.say(said, "info", *remedies)
         return True
 
 
-def another_title(question: str, book: Document, shelf: Sequence[BookEntry]) -> str:
-    """The title of another book on the shelf that a question names, and that the open book does not; or
-    nothing.
-    """
+def another_book(question: str, book: Document, shelf: Sequence[BookEntry]) -> BookEntry | None:
+    """Another book on the shelf that a question names, and that the open book does not; None without one."""
     asked, known = _plain(question), None
     for entry in shelf:
         named = re.split(r"[:;(\uff1a\uff1b\uff08]", entry.title)[0]  # without a subtitle
@@ -68,8 +70,8 @@ def another_title(question: str, book: Document, shelf: Sequence[BookEntry]) -> 
             continue
         known = known if known is not None else f" {_plain(book.title)} {_plain(book.text)} "
         if f" {title} " not in known:
-            return entry.title
-    return ""
+            return entry
+    return None
 
 
 def _plain(text: str) -> str:

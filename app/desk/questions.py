@@ -14,9 +14,9 @@ from app.desk.requests import Requests, span
 from app.desk.retelling import RETOLD_TOKENS
 from app.desk.state import AppState
 from app.desk.store import Store
-from app.desk.values import ContextOverflow
+from app.desk.values import ContextOverflow, Remedy
 from app.errors import in_words
-from app.store.history import new_id
+from app.store.history import History, new_id
 from app.store.turns import StoredTurn, asked_again, exchanges, wording
 from core.errors import UserError
 from core.request import Request
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Questions:
-    """Asks what the person asks. `refuses(question)` says why one is not asked, if that is so."""
+    """Asks what the person asks. `refuses(question)` says why one is not asked, if that is so;
+    `choose_reading` has the open book read in another way.
+    """
 
     def __init__(
         self,
@@ -37,10 +39,13 @@ class Questions:
         *,
         requests: Requests,
         answers: AnswerQueue,
+        history: History,
         refuses: Callable[[str], bool],
+        choose_reading: Callable[[str], None],
     ) -> None:
-        self._store, self._engine, self._books = store, engine, books
+        self._store, self._engine, self._books, self._history = store, engine, books, history
         self._requests, self._answers, self._refuses = requests, answers, refuses
+        self._choose_reading = choose_reading
 
     def ask(self, question: str) -> bool:
         """Asks a question, or has it wait for the end of the answer that is written. False when it could not
@@ -74,6 +79,17 @@ class Questions:
         turns = self._books.turns
         if turns and turns[-1].role == "assistant" and not self._is_down():
             self._send(instead_of=turns[-1], **asked_again(turns[-2]), again=True)
+
+    def ask_as(self, mode: str) -> None:
+        """Asks the question that was refused again, with the book read in a way that answers it; the book is
+        read so from now on.
+        """
+        turns = self._books.turns
+        if not turns or turns[-1].state != "failed" or self._store.refuse_while_busy() or self._is_down():
+            return
+        self._choose_reading(mode)
+        self._history.read_as(self._store.state.conversation_id, turns[-2].number, mode)
+        self.regenerate()
 
     def drop_oldest(self) -> None:
         """Asks without the oldest questions; they stay to be read."""
@@ -164,8 +180,8 @@ class Questions:
         """Says that nothing can be asked, if that is so."""
         down = self._engine.state == "failed"
         if down:
-            words = _("The engine is not running. Restart it with the button at the top, then ask again.")
-            self._store.say(words)
+            words = _("The engine is not running. Restart it, then ask again.")
+            self._store.say(words, "error", Remedy(_("Restart"), act="restart"))
         return down
 
     def _leave_out(self, *, retell: bool) -> None:

@@ -124,6 +124,11 @@ class Reader:
             instructions = checked("instructions", text)
             self._write(book, replace(self._store.state.notebook, instructions=instructions))
 
+    def read_as(self, mode: str) -> None:
+        """How questions have this book read from now on. Raises UserError where there is no such way."""
+        if book := self._known():
+            self._write(book, replace(self._store.state.notebook, reading_mode=checked("reading_mode", mode)))
+
     def noted(self) -> list[tuple[str, str, str]]:
         """The bookmarks that may be shown, for an export: (words, place, note)."""
         book = self._known()

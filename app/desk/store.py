@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.desk.state import AppState
-from app.desk.values import Notice
+from app.desk.values import Notice, Remedy
 from core.text.words import translated as _
 
 
@@ -44,9 +44,9 @@ class Store:
         for told in self._watchers:
             told()
 
-    def say(self, text: str, kind: str = "error") -> None:
-        """Puts a message above the conversation."""
-        self.update(notice=Notice(text, kind))
+    def say(self, text: str, kind: str = "error", *remedies: Remedy) -> None:
+        """Puts a message above the conversation, with the buttons that help."""
+        self.update(notice=Notice(text, kind, remedies=remedies))
 
     def refuse_while_busy(self) -> bool:
         """Says that an answer is being written or the data being moved, if that is so."""

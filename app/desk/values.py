@@ -13,6 +13,18 @@ from core.request import Request
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """A button of a message that does what helps: the action `act`, with `id`, or what it `opens`, the
+    drawer of that name.
+    """
+
+    words: str
+    act: str = ""
+    id: str = ""
+    opens: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A message above the conversation. `kind`: info | error. `undo`: the books and conversations it can
     bring back, the one deleted last at the end.
@@ -21,6 +33,7 @@ class Notice:
     text: str
     kind: str = "error"
     undo: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,13 @@ class History:
                 "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?", (changed, *key)
             )
 
+    def read_as(self, conversation_id: str, number: int, mode: str) -> None:
+        """The question `number` has the book read in another way when it is asked again."""
+        with self._lock:
+            query = "UPDATE turns SET extra = json_set(extra, '$.reading_mode', ?)"
+            key = (conversation_id, number)
+            self._db.execute(f"{query} WHERE conversation_id = ? AND number = ?", (mode, *key))
+
     def compare(self, conversation_id: str, number: int, compared: dict) -> None:
         """Keeps with the answer `number` what plain decoding said beside it."""
         with self._lock:

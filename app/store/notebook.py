@@ -1,5 +1,5 @@
-"""What a person leaves in a book: where they stopped reading, bookmarks with notes, and instructions for
-every answer about it. Values only.
+"""What a person leaves in a book: where they stopped reading, bookmarks with notes, and for every answer
+about it instructions and how it is read. Values only.
 
 A bookmark keeps the words it stands at, because a file that is read anew (by a newer reader, or with its
 pictures) may have them at another place.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from core.config import INSTRUCTIONS_CHARS
+from core.config import INSTRUCTIONS_CHARS, READING_MODES
 
 WORDS_CHARS, NOTE_CHARS = 400, 10_000
 
@@ -31,11 +31,14 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet."""
+    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet. `reading_mode`: how
+    questions have it read (core.config.READING_MODES); "": as the settings say.
+    """
 
     position: int | None = None
     bookmarks: tuple[Bookmark, ...] = ()
     instructions: str = ""
+    reading_mode: str = ""
 
     def with_bookmark(self, new: Bookmark) -> Notebook:
         """In place of the one at its offset, in the order of the book."""
@@ -65,7 +68,10 @@ class Notebook:
         instructions = data.get("instructions", "")  # notebooks of earlier versions have none
         if not isinstance(instructions, str):
             raise ValueError("instructions that are no text")
-        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS])
+        mode = data.get("reading_mode", "")
+        if mode not in ("", *READING_MODES):
+            raise ValueError(f"a reading mode of {mode!r}")
+        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS], mode)
 
 
 def _settled(marks: Iterable[Bookmark], text: str) -> Iterable[Bookmark]:

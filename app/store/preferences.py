@@ -120,11 +120,15 @@ class Preferences:
         """Sets a key; "auto" is a value. Raises as `choose`."""
         if key not in RULES or key in ELSEWHERE:
             raise UserError(_("{key} is not set here.").format(key=key))
+        self.check_free(key)
+        with self._lock:
+            self._become({**self._chosen, key: value})
+
+    def check_free(self, key: str) -> None:
+        """Raises UserError where the app may not change the key."""
         if key in self._fixed:
             words = _("{key} is fixed by {where}. Change it there.")
             raise UserError(words.format(key=key, where=self._fixed[key]))
-        with self._lock:
-            self._become({**self._chosen, key: value})
 
     def reset(self, key: str) -> None:
         """Back to the default."""

@@ -82,7 +82,7 @@ class AnswerViews:
         looked for then.
         """
         spoiler_limit = answered_limit(question, turn)
-        chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told"))
+        chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told", "error"))
         chosen += ((turn.extra.get("compared") or {}).get("text"),)
         said = (
             turn.number,

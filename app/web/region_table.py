@@ -12,7 +12,7 @@ from typing import Any
 
 from app.desk.answer_job import Snapshot
 from app.desk.shelf import StoredReading
-from app.desk.values import AnswerPlace, ComparisonRun, ContextOverflow, ImportedFile, ShownPassage
+from app.desk.values import ComparisonRun, ImportedFile, ShownPassage
 from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection
 from app.models.progress import Transfer
@@ -24,17 +24,16 @@ from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews
 from app.web.chapters import told_html, tree_html
-from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
+from app.web.composer import crowded_html, instructions_html, meter_html
 from app.web.library import hits_html, library_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
+from app.web.values import FIXED_BY
 from core.config import Settings
 from core.documents.document import Document
 from core.events import Loading, Stats
-from core.request import Request
 
-ELSEWHERE = ("command line", "config.yaml")
 Region = Callable[..., str | tuple[str, ...]]
 
 
@@ -78,46 +77,28 @@ def _stage(
     covered: frozenset[str],
     opening: ImportedFile | None,
     talking: bool,
-    settings: Settings,
+    reading_mode: str,
 ) -> str:
     own_cover = known is not None and known.sha256 in covered
     return regions.stage_html(
-        known, card, covered=own_cover, opening=opening, talking=talking, reading_mode=settings.reading_mode
+        known, card, covered=own_cover, opening=opening, talking=talking, reading_mode=reading_mode
     )
 
 
 def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, str]) -> str:
-    fixed = origins["instructions"] in ELSEWHERE
+    fixed = origins["instructions"] in FIXED_BY
     return instructions_html(settings.instructions, notebook.instructions, fixed=fixed)
 
 
-def _ways(
-    book: Document | None, settings: Settings, spoiler_limit: int | None, is_answered_here: bool
-) -> str:
-    return regions.ways_html(
-        book, reading_mode=settings.reading_mode, spoiler_limit=spoiler_limit, busy=is_answered_here
-    )
-
-
-def _queue(
-    answer_elsewhere: AnswerPlace | None,
-    answer_phase: str,
-    queued: Request | None,
-    overflow: ContextOverflow | None,
-    shown_overflow: ContextOverflow | None,
-    entries: list[BookEntry],
-    book_id: str,
-) -> str:
-    crowded = overflow if shown_overflow is None else None
-    titles = {one.id: one.title for one in entries if one.id != book_id}
-    return queue_html(answer_elsewhere, answer_phase, queued=queued, crowded=crowded, titles=titles)
+def _ways(book: Document | None, reading_mode: str, spoiler_limit: int | None, busy: bool) -> str:
+    return regions.ways_html(book, reading_mode=reading_mode, spoiler_limit=spoiler_limit, busy=busy)
 
 
 def _choices(
     known: Document | None, chapters: tuple[int, int], settings: Settings, origins: Mapping[str, str]
 ) -> str:
     length = "own" if settings.summaries == "own" else settings.summary_length
-    fixed = any(origins[key] in ELSEWHERE for key in ("summary_length", "summaries"))
+    fixed = any(origins[key] in FIXED_BY for key in ("summary_length", "summaries"))
     return regions.choices_html(known, chapters, length, fixed=fixed)
 
 

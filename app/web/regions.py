@@ -16,6 +16,7 @@ from app.render.templating import nonbreaking, render
 from app.store.turns import StoredTurn, displayed_text
 from app.web.citations import CitedAnswer
 from app.web.stats_panel import mode_names
+from core.config import READING_MODES
 from core.documents.document import Document
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
@@ -175,7 +176,11 @@ def _fit(card: dict) -> dict[str, object] | None:
 
 def notice_html(notice: Notice | None) -> str:
     """The message above the conversation."""
-    return render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo) if notice else ""
+    return (
+        render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo, remedies=notice.remedies)
+        if notice
+        else ""
+    )
 
 
 def offer_html(opening: ImportedFile | None) -> str:
@@ -240,6 +245,7 @@ def turn_html(
         supported=cited.supported,
         bare=cited.bare,
         error=stored.get("error", ""),
+        ways=[way for way in stored.get("ways", ()) if way in READING_MODES] if last else [],
         reason="interrupted" if turn.state == "stopped" and not reason else reason,
         sources=stored.get("sources", ()),
         notes=stored.get("notes", ()),

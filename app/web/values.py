@@ -13,14 +13,17 @@ from app.desk.answer_job import Snapshot
 from app.desk.assembly import AppServices
 from app.desk.comparison import comparable
 from app.desk.reader import as_known, as_read, shown_bookmarks
+from app.desk.requests import chosen_mode
 from app.desk.shelf import kept_of_books
-from app.desk.values import Notice
+from app.desk.values import Notice, Remedy
 from app.store.turns import StoredTurn
 from app.web.answers import question_of
 from app.web.chapters import section_words
 from core.events import Stats, SummaryDraft
+from core.text.words import translated as _
 from core.wire import unpack_stats
 
+FIXED_BY = ("command line", "config.yaml")
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
@@ -76,6 +79,9 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "known": lambda book, spoiler_limit: as_known(book, spoiler_limit) if book else None,
         "words": lambda known: section_words(known) if known else [],
         "summaries": lambda known, summaries_version: parts.chapters.summaries(known) if known else {},
+        "reading_mode": lambda notebook, settings, origins: chosen_mode(
+            notebook, settings, fixed=origins["reading_mode"] in FIXED_BY
+        ),
         "bookmarks": lambda known, notebook: shown_bookmarks(known, notebook),
         # of the conversation
         "running": lambda shown_answer: shown_answer is not None and shown_answer.running,
@@ -112,9 +118,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "device": lambda plan: DEVICES.get((plan or {}).get("device", ""), ""),
         "message": _message,
         "asks_when_closed": lambda closable, settings, origins: (
-            closable
-            and settings.when_closed == "ask"
-            and origins["when_closed"] not in ("command line", "config.yaml")
+            closable and settings.when_closed == "ask" and origins["when_closed"] not in FIXED_BY
         ),
     }
 
@@ -130,8 +134,11 @@ def _progress(shown_answer: Snapshot | None) -> Snapshot | None:
 
 def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Notice | None:
     """What was said last, else why the engine failed."""
-    failed = Notice(engine_error) if engine_state == "failed" and engine_error else None
-    return notice or failed
+    if notice or engine_state != "failed" or not engine_error:
+        return notice
+    return Notice(
+        engine_error, remedies=(Remedy(_("Restart"), "restart"), Remedy(_("Settings"), opens="settings"))
+    )
 
 
 def _last(turns: list[StoredTurn]) -> Stats | None:

@@ -189,7 +189,8 @@ def plan_reading(
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
     longest_whole = room if reading_mode == "full" else min(room, style.whole_tokens or room)
     if reading_mode == "full" and (tokens > room or len(spans) > 1):
-        raise UserError(_does_not_fit(tokens, room, reserve, context_tokens, len(spans)))
+        why = _does_not_fit(tokens, room, reserve, context_tokens, len(spans))
+        raise UserError(why, ways=("retrieval", "chunked"))
     if reading_mode != "chunked" and tokens <= longest_whole and len(spans) == 1:
         whole = chapters is None and not selected_chapters
         label = _("the whole book") if whole else range_name(names, chosen)
@@ -222,8 +223,7 @@ def _chosen(book: Sequence[Section], chapters: tuple[int, int] | None) -> range:
     first, last = chapters
     if not 1 <= first <= last <= len(book):
         said = _(
-            "Chapters {first}-{last} were asked for, but this book has {count}. Choose between 1 and "
-            "{count}; the extract command lists them."
+            "Chapters {first}-{last} were asked for, but this book has {count}. Choose between 1 and {count}."
         )
         raise UserError(said.format(first=first, last=last, count=len(book)))
     return range(first - 1, last)

@@ -271,7 +271,7 @@ class Turns:
                 "This does not fit the context: {reason}. Ask a shorter question, lower max_new_tokens, "
                 "or read the text in parts."
             )
-            raise UserError(words.format(reason=error)) from error
+            raise UserError(words.format(reason=error), ways=("retrieval", "chunked")) from error
 
     def _looker(
         self,

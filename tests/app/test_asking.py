@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.desk.other_books import another_title
+from app.desk.other_books import another_book
 from app.desk.questions import too_many
 from app.desk.retelling import RETOLD_TOKENS
 from app.store.turns import exchanges, retelling
@@ -178,8 +178,8 @@ def test_a_title_that_stands_in_the_open_book_is_no_other_book(desk, book):
         for entry in desk.library.entries()
         for at, title in enumerate(("The keeper", "It", "Emma"))
     ]
-    assert another_title("Who is the keeper? Is it Emma?", book, shelf) == "Emma"
-    assert another_title("Who is the keeper, is it he?", book, shelf) == ""
+    assert another_book("Who is the keeper? Is it Emma?", book, shelf).title == "Emma"
+    assert another_book("Who is the keeper, is it he?", book, shelf) is None
 
 
 @pytest.mark.parametrize(

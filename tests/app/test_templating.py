@@ -47,7 +47,7 @@ def test_nothing_switches_the_escaping_off():
 
 
 def test_another_template_is_not_escaped_again():
-    inner = render("notice.html", kind="error", text="a < b", undo=())
+    inner = render("notice.html", kind="error", text="a < b", undo=(), remedies=())
     assert str(_environment.from_string("{{ inner }}").render(inner=inner)) == inner
 
 
