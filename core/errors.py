@@ -16,7 +16,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 class UserError(Exception):
     """The user's input or machine stands in the way. The message names cause and remedy and is shown as it
-    is. `ways`: how a book would have to be read (core.config.READING_MODES) for the same question to be answered.
+    is. `ways`: how a book would have to be read (core.config.READING_MODES) for the question to be answered.
     """
 
     def __init__(self, message: str = "", *, ways: tuple[str, ...] = ()) -> None:

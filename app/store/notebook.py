@@ -31,8 +31,8 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet. `reading_mode`: how
-    questions have it read (core.config.READING_MODES); "": as the settings say.
+    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet.
+    `reading_mode`: how questions have it read (core.config.READING_MODES); "": as the settings say.
     """
 
     position: int | None = None

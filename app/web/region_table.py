@@ -94,6 +94,20 @@ def _ways(book: Document | None, reading_mode: str, spoiler_limit: int | None, b
     return regions.ways_html(book, reading_mode=reading_mode, spoiler_limit=spoiler_limit, busy=busy)
 
 
+def _queue(
+    answer_elsewhere: AnswerPlace | None,
+    answer_phase: str,
+    queued: Request | None,
+    overflow: ContextOverflow | None,
+    shown_overflow: ContextOverflow | None,
+    entries: list[BookEntry],
+    book_id: str,
+) -> str:
+    crowded = overflow if shown_overflow is None else None
+    titles = {one.id: one.title for one in entries if one.id != book_id}
+    return queue_html(answer_elsewhere, answer_phase, queued=queued, crowded=crowded, titles=titles)
+
+
 def _choices(
     known: Document | None, chapters: tuple[int, int], settings: Settings, origins: Mapping[str, str]
 ) -> str:
@@ -119,6 +133,7 @@ def _panel(
     plan: dict[str, Any] | None,
     comparable_turn: tuple[StoredTurn | None, str],
     comparing: ComparisonRun | None,
+    of_summary: bool,
 ) -> str:
     answer, why_not = comparable_turn
     return panel_html(
@@ -130,6 +145,7 @@ def _panel(
         why_not=why_not,
         comparing=comparing.tokens if comparing else None,
         left_s=comparing.left_s if comparing else None,
+        summary=of_summary,
     )
 
 

@@ -40,13 +40,16 @@ def panel_html(
     why_not: str = "",
     comparing: int | None = None,
     left_s: float | None = None,
+    summary: bool = False,
 ) -> str:
     """The whole live panel; without `stats` it shows what will be there. `compared`: with plain decoding, see
-    app.desk.comparison; `comparing`, `left_s`: of one that runs; `why_not`: there can be none.
+    app.desk.comparison; `comparing`, `left_s`: of one that runs; `why_not`: there can be none. `summary`: the
+    answer is one.
     """
     shown = stats or Stats(mode="triforce")
     undecoded = stats is not None and not live and not stats.new_tokens and not stats.rounds
-    facts, levels = [*_facts(shown), *_resting(shown, plan)], _levels(shown)
+    mode = mode_names().get(stats.mode, stats.mode) if stats else NOTHING
+    facts, levels = [*_facts(shown, mode), *_resting(shown, plan)], _levels(shown)
     proposed = _proposed(levels)
     return render(
         "panel.html",
@@ -55,12 +58,13 @@ def panel_html(
         live=live,
         waiting=stats is None,
         undecoded=undecoded,
+        summary=summary,
         levels=levels,
         undrafted=bool(levels) and not proposed and not live and shown.new_tokens > 0,
         # a round without a proposal has accepted none: that is no figure to be shown
         plot=_plot(shown.tbt_series_ms, shown.acceptance_series if proposed else (), shown.rounds),
         sizes=_sizes(shown.round_sizes),
-        plain=_plain(shown, plan, compared),
+        plain=_plain(shown, compared),
         compared=compared,
         verified=(compared or {}).get("verified"),
         comparable=comparable and not live,
@@ -72,27 +76,19 @@ def panel_html(
     )
 
 
-def _plain(stats: Stats, plan: dict | None, compared: dict | None) -> dict[str, object] | None:
-    """Tokens per second of plain decoding: measured beside this answer, else by its own rounds for which
-    nothing was proposed, else as the plan expects with so much in the context. `measured`: "beside" | "here"
-    | "".
+def _plain(stats: Stats, compared: dict | None) -> dict[str, object] | None:
+    """Tokens per second of plain decoding on this computer: measured beside this answer, else by its own
+    rounds for which nothing was proposed. `measured`: "beside" | "here"; None where neither says it.
     """
     if stats.mode == "autoregressive" or not stats.new_tokens:
         return None
     rate = (compared or {}).get("tokens_per_s")
     if rate:
         return {"rate": rate, "measured": "beside", "times": stats.tokens_per_s / rate}
-    if stats.plain_rounds >= PLAIN_ROUNDS:
-        rate = 1e3 / stats.plain_tbt_ms
-        return {"rate": rate, "measured": "here", "times": stats.tokens_per_s / rate}
-    full, short = (
-        (plan or {}).get(name, 0.0) for name in ("expected_plain_tbt_ms", "expected_passage_tbt_ms")
-    )
-    if not full or not stats.context_total:
+    if stats.plain_rounds < PLAIN_ROUNDS:
         return None
-    # a pass reads the weights, and the context as far as it is filled
-    tbt_ms = (short or full) + (full - (short or full)) * min(stats.context_used / stats.context_total, 1)
-    return {"rate": 1e3 / tbt_ms, "measured": "", "times": stats.tokens_per_s * tbt_ms / 1e3}
+    rate = 1e3 / stats.plain_tbt_ms
+    return {"rate": rate, "measured": "here", "times": stats.tokens_per_s / rate}
 
 
 def _sizes(counts: tuple[int, ...]) -> list[tuple[str, int, float]]:
@@ -129,8 +125,8 @@ def _proposed(levels: list[tuple[str, str, Acceptance]]) -> bool:
     return any(acceptance.evaluated for _key, _name, acceptance in levels)
 
 
-def _facts(stats: Stats) -> list[tuple[str, str, str]]:
-    """(key, name, value) of each figure that is known."""
+def _facts(stats: Stats, mode: str) -> list[tuple[str, str, str]]:
+    """(key, name, value) of each figure that is known; the mode by its name."""
     some = stats.new_tokens > 0
     facts = [
         ("ttft", _("First token after"), _wait(stats.ttft_s) if some else NOTHING),
@@ -138,7 +134,7 @@ def _facts(stats: Stats) -> list[tuple[str, str, str]]:
         ("new", _("New tokens"), localised(f"{stats.new_tokens:,}") if some else NOTHING),
         *_work(stats),
         ("wait", _("Longest wait"), _wait(stats.longest_wait_ms / 1000) if some else NOTHING),
-        ("mode", _("Mode"), mode_names().get(stats.mode, stats.mode)),
+        ("mode", _("Mode"), mode),
     ]
     if stats.verified is not None:
         facts.append(("verified", _("Plain decoding agrees"), _verified(stats.verified)))

@@ -103,9 +103,8 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
             as_read(known, turns[-2]) if known and running and len(turns) > 1 else known
         ),
         "asked": lambda turns, running: question_of(turns[-2]) if running and len(turns) > 1 else "",
-        "stats": lambda shown_answer, done_turns: (
-            shown_answer.stats if shown_answer and shown_answer.stats else _last(done_turns)
-        ),
+        "stats": _figures,
+        "of_summary": lambda turns: bool(len(turns) > 1 and turns[-2].extra.get("summary")),
         "comparable_turn": lambda done_turns, running: (None, "") if running else comparable(done_turns),
         # of the shelf
         "entries": lambda shelf_version: library.entries(),
@@ -141,8 +140,11 @@ def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Not
     )
 
 
-def _last(turns: list[StoredTurn]) -> Stats | None:
-    """The figures of the newest answer that has some."""
-    stored = (turn.extra.get("stats") for turn in reversed(turns))
-    found = next(filter(None, stored), None)
-    return unpack_stats(found) if found else None
+def _figures(shown_answer: Snapshot | None, done_turns: list[StoredTurn]) -> Stats | None:
+    """Those of the answer that is made, once there are some, else of the last one, where it has some: never
+    an earlier one's.
+    """
+    if shown_answer and (shown_answer.running or shown_answer.stats):
+        return shown_answer.stats
+    stored = done_turns[-1].extra.get("stats") if done_turns else None
+    return unpack_stats(stored) if stored else None

@@ -120,3 +120,29 @@ def test_what_cannot_be_read_stays_as_it_was_and_the_rest_goes_on(writing, monke
     writing.store.update(notice=None)
     monkeypatch.setattr(values, "kept_of_books", kept)
     assert page.render()["notice"] == before["notice"]
+
+
+def test_the_panel_shows_no_figures_of_the_answer_before(opened):
+    """Under "Live" stood what the last answer had taken, while the next was still read for."""
+    desk, engine = opened(pace=0.001)
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy)
+    page = Page(desk)
+    assert 'id="stat-speed">–<' not in "".join(page.render()["panel"])
+    engine.pace = 30.0  # reads for the next, until it is stopped
+    desk.questions.ask("And who else?")
+    wait_until(lambda: desk.state.answer.running)
+    panel = "".join(Page(desk).render()["panel"])
+    assert ">Live<" in panel and 'id="stat-speed">–<' in panel and 'id="stat-ttft">–<' in panel
+    desk.stop()
+    wait_until(lambda: not desk.state.busy)
+
+
+def test_the_panel_shows_no_earlier_answers_figures_for_one_that_failed(opened):
+    desk, engine = opened(pace=0.001)
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy)
+    engine.fail = "It broke."
+    desk.questions.ask("And who else?")
+    wait_until(lambda: not desk.state.busy)
+    assert 'id="stat-speed">–<' in "".join(Page(desk).render()["panel"])

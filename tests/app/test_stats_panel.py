@@ -70,13 +70,27 @@ def test_plain_decodings_speed_is_of_this_computer_once_rounds_without_proposals
     assert said.startswith("Plain decoding: 40.0 per second, by the rounds") and "1.50 times" in said
 
 
-def test_the_speed_stands_beside_plain_decodings_by_the_plan_at_this_length():
-    half = replace(STATS, context_used=4096)
-    html = panel_html(half, live=True, plan=PLAN)
-    assert text_of(html, "stat-plain") == "Plain decoding: about 16.7 per second, by the plan."
-    for other in (replace(half, mode="autoregressive"), replace(half, new_tokens=0)):
+def test_no_speed_of_plain_decoding_is_shown_that_was_not_measured():
+    """The plan's was 71 a second, measured 24.6."""
+    assert "stat-plain" not in panel_html(replace(STATS, plain_rounds=7), live=True, plan=PLAN)
+    timed = replace(STATS, plain_rounds=8, plain_tbt_ms=25.0)
+    assert "stat-plain" in panel_html(timed, live=True, plan=PLAN)
+    for other in (replace(timed, mode="autoregressive"), replace(timed, new_tokens=0)):
         assert "stat-plain" not in panel_html(other, live=True, plan=PLAN)
-    assert "stat-plain" not in panel_html(half, live=True)
+
+
+def test_no_mode_is_named_before_there_is_one():
+    """It said TriForce while it waited, and plain decoding once it was asked."""
+    assert text_of(panel_html(None, live=False), "stat-mode") == "–"
+    assert text_of(panel_html(None, live=True), "stat-mode") == "–"
+    assert text_of(panel_html(STATS, live=True), "stat-mode") == "TriForce"
+
+
+def test_a_refusal_is_not_explained_by_the_sentence_about_summaries():
+    none = Stats(model="m", prompt_tokens=9)
+    assert "summary" in text_of(panel_html(none, live=False, summary=True), "stat-undecoded")
+    said = text_of(panel_html(none, live=False), "stat-undecoded")
+    assert "summary" not in said and "looked up in the book" in said
 
 
 VERIFIED = {"tokens": 42, "near_ties": 2, "mismatches": 0, "largest_gap": 0.1, "margin": 0.2}
