@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,10 @@ from starlette.datastructures import Headers
 from core.text.words import LANGUAGES, in_language
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from app.store.preferences import Preferences
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PAGES = ("/goodbye", "/export", "/export/summaries", "/log")  # rendered where they are asked for
+DRESSED = ("/", "/config")  # Gradio's page, and what it is made of
 
 
 def wished(header: str) -> str:
@@ -33,21 +33,45 @@ def wished(header: str) -> str:
 
 
 class LanguageMiddleware:
-    """ASGI middleware behind the guard: hears what the browser that loads the page wishes, and has the page
-    dressed for it. Only what is rendered is in that language: what requests store is English.
+    """ASGI middleware behind the guard: has the page dressed in the language of the browser that loads it,
+    one load after another. `language`: by what a browser accepts. Only what is rendered is in that language:
+    what requests store is English.
     """
 
-    def __init__(self, app: ASGIApp, *, preferences: Preferences, dress: Callable[[], None]) -> None:
-        self._app, self._preferences, self._dress = app, preferences, dress
+    def __init__(self, app: ASGIApp, *, language: Callable[[str], str], dress: Callable[[str], None]) -> None:
+        self._app, self._language, self._dress = app, language, dress
+        self._loading = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the class."""
         path = scope.get("path", "")
-        if path == "/":
-            self._preferences.wish(wished(Headers(scope=scope).get("accept-language", "")))
-            await run_in_threadpool(self._dress)
-        if path not in PAGES:
+        if path not in (*DRESSED, *PAGES):
             await self._app(scope, receive, send)
             return
-        with in_language(self._preferences.language):
+        language = self._language(Headers(scope=scope).get("accept-language", ""))
+        if path in DRESSED:
+            await self._load(language, scope, receive, send)
+            return
+        with in_language(language):
             await self._app(scope, receive, send)
+
+    async def _load(self, language: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Nobody else's language until the answer, which is whole when it begins."""
+        await self._loading.acquire()
+        held = [True]
+
+        def free() -> None:
+            if held:
+                held.clear()
+                self._loading.release()
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                free()
+            await send(message)
+
+        try:
+            await run_in_threadpool(self._dress, language)
+            await self._app(scope, receive, sent)
+        finally:
+            free()

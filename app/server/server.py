@@ -26,7 +26,7 @@ from app.web.event_stream import Broadcast
 from app.web.page import Page
 from core import paths
 from core.paths import ROOT
-from core.text.words import in_language
+from core.text.words import LANGUAGES, in_language
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -80,7 +80,9 @@ class Server:
         parts.data_folder.when_moved(self._begin_again)
         self._asked, self._ended = threading.Event(), threading.Event()
         self._blocks = None
-        self.broadcast = Broadcast(Page(parts), lambda: parts.preferences.settings.language or "")
+        self.broadcast = Broadcast(
+            lambda language: Page(parts, language), lambda: parts.preferences.settings.language or ""
+        )
         self._dressed = ""
         parts.store.watch(self.broadcast.changed)
 
@@ -140,9 +142,9 @@ class Server:
                         port=address.port,
                         keyed=KEYED if settings.api else None,
                         names=settings.api_hosts,
-                        language=lambda header: self._parts.preferences.settings.language or wished(header),
+                        language=self._language,
                     ),
-                    Middleware(LanguageMiddleware, preferences=self._parts.preferences, dress=self._dress),
+                    Middleware(LanguageMiddleware, language=self._language, dress=self._dress),
                 ],
             },
             **QUIET,
@@ -157,16 +159,19 @@ class Server:
         settings = self._settings
         return head(settings.theme, launch=self.broadcast.launch, max_mb=settings.max_upload_mb)
 
-    def _dress(self) -> None:
-        """The page in its language, before it is loaded."""
+    def _language(self, accepted: str) -> str:
+        """What is set, else what a browser that accepts these wishes."""
+        return self._parts.preferences.settings.language or wished(accepted)
+
+    def _dress(self, language: str) -> None:
+        """The page in the language of whoever loads it, before that."""
         from app.web.layout import dress
 
-        wanted = f"{self._parts.preferences.language} {self.broadcast.launch}"
+        wanted = f"{language} {self.broadcast.launch}"
         if wanted != self._dressed:
-            with in_language(self._parts.preferences.language):
+            with in_language(language):
                 dress(self._blocks, self._head())
             self._dressed = wanted
-            self._parts.store.tell()
 
     def _routes(self) -> list[BaseRoute]:
         from starlette.responses import FileResponse
@@ -237,11 +242,13 @@ class Server:
 
         return PlainTextResponse("ok")
 
-    async def _events(self, _request: Request) -> Response:
+    async def _events(self, request: Request) -> Response:
+        """The page in the language that it was loaded in."""
         from starlette.responses import StreamingResponse
 
-        headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(self.broadcast.stream(), media_type="text/event-stream", headers=headers)
+        headers, language = {"Cache-Control": "no-store"}, request.query_params.get("language", "")
+        stream = self.broadcast.stream(language if language in LANGUAGES else "en")
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     async def _act(self, request: Request) -> Response:
         """One action of the page's buttons and choices, answered when it is done: the page sends the next

@@ -64,7 +64,6 @@ class Preferences:
         self._path = paths.data_dir() / "settings.json"
         self._chosen: dict[str, Any] = {}
         self.warning = ""
-        self._wished = "en"
         self._before: Callable[[Settings], None] = lambda settings: None
         self._watcher: Callable[[], None] = lambda: None
         self._read()
@@ -73,15 +72,6 @@ class Preferences:
     def settings(self) -> Settings:
         """What holds now."""
         return self._settings
-
-    @property
-    def language(self) -> str:
-        """The page's: the one set, else the one its browser wishes."""
-        return self._settings.language or self._wished
-
-    def wish(self, language: str) -> None:
-        """What the browser that loaded the page last wishes."""
-        self._wished = language
 
     def before_change(self, told: Callable[[Settings], None]) -> None:
         """`told` is called with the settings that are about to hold; what it raises keeps them from doing

@@ -1,4 +1,5 @@
-"""The page's regions as an event stream, for any number of browsers: rendered once, sent where they changed.
+"""The page's regions as an event stream, for any number of browsers: rendered once for each language that one
+of them is in, sent where they changed.
 
 Nothing runs while nothing changes: one thread sleeps on a condition until it is told of a change and somebody
 listens. A listener holds the newest state alone, so a slow one skips what it missed and holds up nobody.
@@ -32,12 +33,15 @@ class StateSource(Protocol):
 
 
 class Broadcast:
-    """Tells its listeners what of the source has changed. `changed` may be called from any thread."""
+    """Tells its listeners what of their source has changed. `changed` may be called from any thread."""
 
-    def __init__(self, source: StateSource, edition: Callable[[], str] = lambda: "") -> None:
-        """`edition`: what a page was loaded with beside its regions; when it changes, pages load anew."""
+    def __init__(self, source: Callable[[str], StateSource], edition: Callable[[], str] = lambda: "") -> None:
+        """`source`: what is shown in a language. `edition`: what a page was loaded with beside its regions;
+        when it changes, pages load anew.
+        """
         self._token, self._edition = secrets.token_hex(8), edition
-        self._source = source
+        self._make = source
+        self._sources: dict[str, StateSource] = {}  # of the languages that somebody listens in
         self._left: Callable[[], None] = lambda: None
         self._bell = threading.Condition(threading.Lock())
         self._changed = self._closed = False
@@ -66,9 +70,9 @@ class Broadcast:
             if self._listeners:
                 self._bell.notify()
 
-    async def stream(self) -> AsyncIterator[str]:
-        """One browser's events: the whole state, then what changes. Ends with `close` or `hang_up`."""
-        listener = StreamListener(asyncio.get_running_loop())
+    async def stream(self, language: str = "en") -> AsyncIterator[str]:
+        """One tab's events: the whole state, then what changes. Ends with `close` or `hang_up`."""
+        listener = StreamListener(asyncio.get_running_loop(), language)
         with self._bell:
             if self._closed:
                 return
@@ -109,20 +113,29 @@ class Broadcast:
     def _run(self) -> None:
         while self._wait():
             began = time.monotonic()
-            try:
-                regions = self._source.render()
-            # the page's boundary: one bad state must not end its updates for good
-            except Exception:
-                log.exception("the page could not be rendered")
-            else:
-                with self._bell:
-                    for listener in self._listeners:
-                        listener.take(regions)
+            with self._bell:
+                spoken = {listener.language for listener in self._listeners}
+            self._sources = {one: self._sources.get(one) or self._make(one) for one in spoken}
+            for language, source in self._sources.items():
+                self._show(language, source)
             time.sleep(max(0.0, FRAME_S - (time.monotonic() - began)))
+
+    def _show(self, language: str, source: StateSource) -> None:
+        try:
+            regions = source.render()
+        # the page's boundary: one bad state must not end its updates for good
+        except Exception:
+            log.exception("the page could not be rendered")
+            return
+        with self._bell:
+            for listener in self._listeners:
+                if listener.language == language:
+                    listener.take(regions)
 
     def _wait(self) -> bool:
         """Until there is something to show and somebody to show it to; False at the end."""
-        due_s = self._source.due_s()
+        due = (source.due_s() for source in self._sources.values())
+        due_s = min((one for one in due if one is not None), default=None)
         with self._bell:
             self._bell.wait_for(lambda: self._closed or self._listeners)
             self._bell.wait_for(lambda: self._closed or self._changed, due_s)
@@ -133,8 +146,8 @@ class Broadcast:
 class StreamListener:
     """One open stream: the newest state, and what was sent. `take` is called by the thread that renders."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, language: str) -> None:
+        self._loop, self.language = loop, language
         self._news = asyncio.Event()
         self._newest: Regions | None = {}
 

@@ -27,9 +27,12 @@ PACED = ("panel",)
 class Page:
     """Renders the desk, for one thread. A region that has not changed costs a comparison of its values."""
 
-    def __init__(self, parts: AppServices, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._parts, self._clock = parts, clock
-        self._begin("en")
+    def __init__(
+        self, parts: AppServices, language: str = "en", *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`language`: where none is set."""
+        self._parts, self._clock, self._wished = parts, clock, language
+        self._begin(language)
         self._drawn_at: dict[str, float] = {}  # the paced regions
         self._due_s: float | None = None
         self._shown: Regions = {}
@@ -52,8 +55,9 @@ class Page:
         """All regions as they are now. What cannot be read stays as it was, and so does all where nobody
         foresaw it; it is told.
         """
-        if self._language != self._parts.preferences.language:
-            self._begin(self._parts.preferences.language)
+        language = self._parts.preferences.settings.language or self._wished
+        if self._language != language:
+            self._begin(language)
         with in_language(self._language):
             return self._told_or_rendered()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.desk.answer_job import Snapshot
 from app.desk.shelf import StoredReading
-from app.desk.values import ComparisonRun, ImportedFile, ShownPassage
+from app.desk.values import AnswerPlace, ComparisonRun, ContextOverflow, ImportedFile, ShownPassage
 from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection
 from app.models.progress import Transfer
@@ -24,7 +24,7 @@ from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews
 from app.web.chapters import told_html, tree_html
-from app.web.composer import crowded_html, instructions_html, meter_html
+from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
@@ -33,6 +33,7 @@ from app.web.values import FIXED_BY
 from core.config import Settings
 from core.documents.document import Document
 from core.events import Loading, Stats
+from core.request import Request
 
 Region = Callable[..., str | tuple[str, ...]]
 
@@ -90,8 +91,10 @@ def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, 
     return instructions_html(settings.instructions, notebook.instructions, fixed=fixed)
 
 
-def _ways(book: Document | None, reading_mode: str, spoiler_limit: int | None, busy: bool) -> str:
-    return regions.ways_html(book, reading_mode=reading_mode, spoiler_limit=spoiler_limit, busy=busy)
+def _ways(book: Document | None, reading_mode: str, spoiler_limit: int | None, is_answered_here: bool) -> str:
+    return regions.ways_html(
+        book, reading_mode=reading_mode, spoiler_limit=spoiler_limit, busy=is_answered_here
+    )
 
 
 def _queue(

@@ -2,6 +2,7 @@
    the newest state, so that a tab that comes later sees it at once. */
 const RETRY_MS = 5000;                         // when the server answered, but refused: after a new start, until its address is opened
 const GRACE_MS = 2500;                         // a stream that breaks and is joined again at once is no news
+const LANGUAGE = location.search.slice(1).split(".")[0];   // of the tabs: others have a worker of their own
 const ports = new Map();                       // -> whether its tab is hidden
 let source = null;
 let launch = "";
@@ -37,7 +38,7 @@ const take = ({ data }) => {
 };
 
 const listen = () => {
-  source = new EventSource("/events");
+  source = new EventSource(`/events?language=${LANGUAGE}`);
   source.onmessage = take;
   source.onopen = () => become("");
   source.onerror = () => {                     // a lost connection is made again by the browser itself

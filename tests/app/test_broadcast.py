@@ -38,7 +38,7 @@ def source() -> Source:
 
 @pytest.fixture
 def made(source):
-    broadcast = Broadcast(source)
+    broadcast = Broadcast(lambda _language: source)
     yield broadcast
     broadcast.close()
 

@@ -71,7 +71,7 @@ def test_a_stream_that_ends_tells_when_it_was_the_last_one():
             return None
 
     told: list[int] = []
-    broadcast = Broadcast(Source())
+    broadcast = Broadcast(lambda _language: Source())
     broadcast.when_left(lambda: told.append(broadcast.listening))
 
     async def two_tabs() -> None:
@@ -89,7 +89,7 @@ def test_a_stream_that_ends_tells_when_it_was_the_last_one():
 
 def test_it_is_asked_until_somebody_answers_and_never_by_an_app_that_only_serves(server, desk, monkeypatch):
     monkeypatch.setattr(LastTab.__init__, "__kwdefaults__", SOON)
-    page = server.broadcast._source
+    page = Page(desk)
     assert page.render()["leaving"] == ("",), "`serve` goes on whatever is closed"
     server.end_with_last_tab()
     assert "Keep running" in page.render()["leaving"][0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.server.main import fresh_url
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.page_looks import at_sizes, faults, picture
 from tests.support.scripts import BOOKS
@@ -27,6 +28,22 @@ def test_page_is_in_the_language_that_the_browser_wishes(serve, open_page):
     assert page.get_attribute("#question textarea", "placeholder") == "Frage zum Buch …"
     assert page.inner_text("#send").strip() == "Fragen"
     assert "Geöffnete Bücher stehen hier." in page.inner_text("#left")
+
+
+def test_each_tab_keeps_the_language_of_its_browser(serve, open_page):
+    """The page was drawn in the language that was loaded last, in every tab."""
+    german = open_page(serve(FakeRuntime(pace=0.001)), locale="de-AT")
+    english = open_page(fresh_url(serve.address), locale="en-GB")
+    serve.desk.books.select("gone")
+    for page, words in ((german, "Bibliothek"), (english, "Library")):
+        page.wait_for_selector(".notice")
+        assert words in page.inner_text("#left")
+    assert "gone or damaged" in english.inner_text(".notice")
+    assert "gone or damaged" not in german.inner_text(".notice")
+    german.reload()
+    german.wait_for_selector("body[data-connected] .notice")
+    assert german.evaluate("document.documentElement.lang") == "de"
+    assert "Library" in english.inner_text("#left")
 
 
 def test_language_changes_without_a_restart(serve, open_page, drop, sample):

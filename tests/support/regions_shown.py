@@ -10,12 +10,14 @@ from app.desk.answer_job import Snapshot
 from app.desk.search import FoundText, Results
 from app.desk.shelf import StoredReading
 from app.desk.values import (
+    AnswerPlace,
     BookSearch,
     ContextOverflow,
     FolderMove,
     ImportedFile,
     Notice,
     ReadingsUsage,
+    Remedy,
     ShownPassage,
 )
 from app.models.catalogue import ListedModel
@@ -33,7 +35,7 @@ from app.store.turns import StoredTurn
 from app.web import models, regions
 from app.web.chapters import told_html, tree_html
 from app.web.citations import CitedAnswer, CitedPlace
-from app.web.composer import crowded_html, instructions_html, meter_html
+from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
@@ -161,10 +163,13 @@ def every_region() -> list[str]:
         regions.ways_html(CHAPTERS, reading_mode="auto", spoiler_limit=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
         crowded_html(ContextOverflow(Request(BAD), 1, 2, ROOM, True)),
+        queue_html(
+            AnswerPlace(BAD, BAD, BAD), "streaming", queued=Request(BAD), crowded=None, titles={BAD: BAD}
+        ),
         regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
         as_html(BOOK, BAD, [StoredTurn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
-        regions.notice_html(Notice(BAD, BAD, (BAD,))),
+        regions.notice_html(Notice(BAD, BAD, (BAD,), (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
         regions.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
         "".join(
             regions.moving_html(FolderMove(Relocation(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)
