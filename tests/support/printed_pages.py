@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Mapping, Sequence
 
 from reportlab.pdfgen.canvas import Canvas
@@ -60,3 +61,24 @@ def booklet(pages: Sequence[Sequence[str]], *, leaves: int) -> list[list[Line]]:
             )
             outer, inner = outer - 1, inner + 1
     return sides
+
+
+def ocr_layer(pages: Sequence[Sequence[Line]], *, right: float) -> bytes:
+    """A PDF as OCR programs write them: invisible text, every line with a size and a place as measured, and
+    stretched to its width in the picture. Lines of more than 50 letters end at `right`.
+    """
+    buffer, drawn = io.BytesIO(), random.Random(5)
+    canvas = Canvas(buffer, pagesize=(WIDTH, HEIGHT), invariant=1, pageCompression=0)
+    for lines in pages:
+        for x, y, text in lines:
+            size, x = SIZE * drawn.uniform(0.82, 1.18), x + drawn.uniform(-2, 2)
+            laid = canvas.beginText(x, y + drawn.uniform(-1, 1))
+            laid.setTextRenderMode(3)
+            laid.setFont("Helvetica", size)
+            wide = right - x + drawn.uniform(-4, 4) if len(text) > 50 else 4.8 * len(text)
+            laid.setHorizScale(100 * wide / canvas.stringWidth(text, "Helvetica", size))
+            laid.textOut(text)
+            canvas.drawText(laid)
+        canvas.showPage()
+    canvas.save()
+    return buffer.getvalue()

@@ -204,6 +204,8 @@ def _relation(open_: OpenParagraph, line: LinePiece, region: Region, body: float
         return "join" if same and last.y - line.y < 2.2 * line.size else "break"
     if line.text[:1].islower() and last.text.endswith(_HYPHENS) and _HYPHEN_END.search(last.text[-60:]):
         return "join"
+    if not same and line.text[:1].islower() and not _ENDS_SENTENCE.search(last.text[-12:]):
+        return "join"  # a sentence runs over the end of a column or a page
     if same and not 0 < last.y - line.y <= 1.4 * region.leading:
         return "break"
     indented = line.x0 - (last.x0 if same else region.left)

@@ -15,6 +15,7 @@ import pypdfium2
 from core.documents.files.clean import one_line
 from core.documents.pdf.furniture import without_furniture
 from core.documents.pdf.layout import PageLayout, body_size, page_layout, with_drop_capitals
+from core.documents.pdf.ocr_layer import straightened
 from core.documents.pdf.page import LinePiece, merged_pieces
 from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
 from core.documents.pdf.rotated import TurnedPage, page_lines
@@ -62,6 +63,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         seen = _pages(pdf, progress)
         pages = [page.lines for page in seen]
         known = _part_glued_words(pdf, pages)
+        pages = straightened(pages)
         body = body_size(pages)
         outline, labels = _structure(data, password, pdf)
         outline = [_on_shown_page(entry, seen) for entry in outline]
