@@ -91,7 +91,8 @@ def pytest_arguments(arguments: list[str]) -> list[str]:
     """Which tests pytest is to run, by the markers that tests/tiers.py explains; what is no flag of ours is
     pytest's.
 
-    Where nothing is named, the tests are shared out among processes, one for each core up to four.
+    Where nothing is named, the tests are shared out among processes: one for each core and one more, since
+    some tests wait, up to four.
     """
     flags = {argument for argument in arguments if argument in _TIERS}
     given = [argument for argument in arguments if argument not in _TIERS]
@@ -107,7 +108,7 @@ def pytest_arguments(arguments: list[str]) -> list[str]:
     if "--rest" in flags:
         marks.append("wide")
 
-    processes = ["-n", str(min(_MOST_PROCESSES, os.cpu_count() or 1)), "--dist", "worksteal"]
+    processes = ["-n", str(min(_MOST_PROCESSES, (os.cpu_count() or 1) + 1)), "--dist", "worksteal"]
     alone = named or "--e2e" in flags
     return ["-m", " and ".join(marks), *([] if alone else processes), *given]
 

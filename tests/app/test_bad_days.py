@@ -44,6 +44,7 @@ def test_an_engine_killed_in_prefill_costs_one_answer(runtime):
     assert isinstance(last(runtime.ask(Request("two", book=BOOK, conversation_id="c"))), Finished)
 
 
+@pytest.mark.wide
 def test_a_disk_that_fills_up_while_a_reading_is_stored_costs_no_answer(runtime, monkeypatch):
     """It is not said to be stored, the engine stays, and neither the next answer nor Quit waits."""
     monkeypatch.setenv("SCRIPT_SLOW", "0")

@@ -321,6 +321,7 @@ def test_summarize_streams_and_ends_with_one_json_line(book: Path):
     assert "Not read: Chapter 2." in done.stderr
 
 
+@pytest.mark.wide
 def test_reading_in_parts_names_them(book: Path):
     done = run("summarize", str(book), "--reading-mode", "chunked", scripted=True)
     assert done.returncode == 0, done.stderr
@@ -342,6 +343,7 @@ def test_passages_up_to_a_chapter(book: Path):
     assert refused.returncode == 1 and "this book has 2" in refused.stderr
 
 
+@pytest.mark.wide
 def test_book_that_does_not_fit_is_refused_with_the_numbers(book: Path, tmp_path: Path):
     book.write_text(book.read_text(encoding="utf-8") * 20, encoding="utf-8")
     done = run("summarize", str(book), "--reading-mode", "full", scripted=True)
@@ -371,6 +373,7 @@ def test_ctrl_c_keeps_the_answer_so_far(book: Path, tmp_path: Path):
     assert "Traceback" not in error
 
 
+@pytest.mark.wide
 def test_chat_keeps_the_conversation(book: Path):
     done = run("chat", str(book), scripted=True, stdin="Who?\n/again\nAnd then?\n/chapters two\n/quit\n")
     assert done.returncode == 0, done.stderr

@@ -51,6 +51,7 @@ async def pieces(content: bytes, *, of: int = 100_000):
 # ---- a folder that is named --------------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 def test_a_named_folder_is_remembered_searched_below_and_forgotten(desk, file):
     folder = str(file.parents[1])
     desk.actions.dispatch({"act": "look-into", "file": folder})

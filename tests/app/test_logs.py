@@ -91,6 +91,7 @@ def test_a_long_log_is_shown_by_its_end_in_whole_lines(home):
     assert text.startswith("a line of it\n")
 
 
+@pytest.mark.wide
 def test_an_engine_that_fails_over_a_question_does_not_write_it_down(home, monkeypatch):
     """Its error may quote the prompt, with the book in it."""
     monkeypatch.setenv("SCRIPT_QUOTE", "1")

@@ -82,6 +82,7 @@ def test_a_mapped_file_that_shrinks_costs_one_answer_and_is_named(checkpoint, st
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks which files are open")
+@pytest.mark.wide
 def test_a_gguf_is_held_open_only_while_it_is_loaded(gguf, start):
     """So it can be changed, moved or deleted, on Windows too, and what is in memory goes on."""
     engine = start(gguf)
@@ -98,6 +99,7 @@ def test_a_gguf_is_held_open_only_while_it_is_loaded(gguf, start):
     assert str(gguf) in engine.error and "is gone" in engine.error
 
 
+@pytest.mark.wide
 def test_a_file_that_was_changed_since_is_checked_at_the_next_load(gguf, start):
     engine = start(gguf)
     os.truncate(gguf, gguf.stat().st_size - 64)

@@ -101,6 +101,7 @@ def test_nothing_is_fetched_before_somebody_says_yes(desk, hub: Hub):
     assert desk.models.offer is not None and hub.requests == []
 
 
+@pytest.mark.wide
 def test_a_downloaded_model_is_deleted_but_not_the_one_in_use(desk, hub: Hub):
     desk.models.fetch(SMALL)
     wait_until(lambda: desk.engine.model_name == SMALL and desk.engine.state == "ready")
@@ -151,6 +152,7 @@ def test_a_download_says_how_fast_it_is_and_how_long_it_takes():
     assert pace.at(None) == (None, None)
 
 
+@pytest.mark.wide
 def test_a_downloaded_model_is_switched_to_and_stays_chosen(desk, hub: Hub):
     """The way of a new user with a GPU: click, wait, ask."""
     desk.models.fetch(SMALL)
@@ -177,6 +179,7 @@ def test_a_download_is_paused_and_goes_on(desk, hub: Hub):
     wait_until(lambda: desk.engine.model_name == SMALL)
 
 
+@pytest.mark.wide
 def test_an_answer_is_not_interrupted_by_a_model_that_arrives(desk, hub: Hub):
     desk.engine.pace = 0.2
     desk.questions.ask("Who?")
@@ -262,6 +265,7 @@ def own(tmp_path: Path) -> Path:
     return write_gguf(folder / "mine-Q8_0.gguf", wide(max_position_embeddings=16384), "Q8_0").resolve()
 
 
+@pytest.mark.wide
 def test_a_file_is_used_where_it_lies_and_stays_in_the_list(desk, own):
     desk.model_choice.file(str(own))
     wait_until(lambda: desk.engine.model_name == str(own))

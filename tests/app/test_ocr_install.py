@@ -42,6 +42,7 @@ def index(tmp_path, monkeypatch) -> Path:
     return folder
 
 
+@pytest.mark.wide
 def test_what_the_requirements_name_is_installed_and_told(index, tmp_path):
     wheel(index, "rapidocr", "3.4.0")
     wheel(index, "onnxruntime", "1.22.0")
@@ -60,6 +61,7 @@ def test_what_cannot_be_had_is_said(index, tmp_path):
     assert not (tmp_path / "installed").exists()
 
 
+@pytest.mark.wide
 def test_what_pip_keeps_is_the_programs_own_and_goes(index, tmp_path, monkeypatch):
     """It went to the cache that all programs of a user share, where `uninstall` finds nothing of ours."""
     monkeypatch.delenv("PIP_CACHE_DIR", raising=False)

@@ -79,6 +79,7 @@ def test_the_check_notices_what_is_asked(asked):
 
 
 @pytest.mark.parametrize("which", ["embedded", "file"])
+@pytest.mark.wide
 def test_a_model_that_is_here_answers(home_with_model, asked, tmp_path, which):
     file = write_gguf(tmp_path / "mine.gguf", wide(max_position_embeddings=4096), "Q8_0")
     model = str(file) if which == "file" else None

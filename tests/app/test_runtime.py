@@ -65,6 +65,7 @@ def test_first_question_waits_for_the_engine_and_tells(make):
     assert (runtime.state, runtime.model_name, runtime.plan["model"]) == ("ready", "fake", "fake")
 
 
+@pytest.mark.wide
 def test_state_is_busy_while_an_answer_is_written(make, monkeypatch):
     monkeypatch.setenv("SCRIPT_SLOW", "0.01")
     runtime = make()
@@ -87,6 +88,7 @@ def test_caller_that_stops_listening_stops_the_engine(make, monkeypatch):
     assert last(ask(runtime, "two")).text.startswith("You asked 'two'.")
 
 
+@pytest.mark.wide
 def test_card_is_answered_while_an_answer_is_written(make, monkeypatch):
     monkeypatch.setenv("SCRIPT_SLOW", "0.02")
     runtime = make()
@@ -98,6 +100,7 @@ def test_card_is_answered_while_an_answer_is_written(make, monkeypatch):
     assert last(events).reason == "user"
 
 
+@pytest.mark.wide
 def test_room_is_told_while_an_answer_is_written_and_refused_without_an_engine(make, monkeypatch):
     monkeypatch.setenv("SCRIPT_SLOW", "0.02")
     runtime = make()
@@ -181,6 +184,7 @@ def test_user_error_while_loading_is_told_and_not_retried(make, monkeypatch):
         runtime.card(BOOK)
 
 
+@pytest.mark.wide
 def test_another_model_is_loaded_in_a_process_of_its_own(make):
     """The old one's memory is only free when its process is gone."""
     runtime = make()
@@ -211,6 +215,7 @@ def test_close_leaves_no_process(make):
     assert runtime.pid is None
 
 
+@pytest.mark.wide
 def test_close_ends_waiting_threads(make, monkeypatch):
     monkeypatch.setenv("SCRIPT_SLOW", "0.05")
     runtime = make()
@@ -243,6 +248,7 @@ def test_the_wait_for_storing_has_an_end(make, monkeypatch, tmp_path, how):
     assert "saved" not in told.read_text() and told.read_text().endswith("stopped\n")
 
 
+@pytest.mark.wide
 def test_a_book_is_forgotten_on_disk_with_and_without_an_engine(make):
     """What was computed from a book is as private as its text."""
     folder = SnapshotFolder(paths.subdir("snapshots"))

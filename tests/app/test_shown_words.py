@@ -72,6 +72,7 @@ def last(history: History):
     return history.turns(talk.id)[-1]
 
 
+@pytest.mark.wide
 def test_what_the_engines_process_said():
     runtime = Runtime(Settings(), worker=(sys.executable, str(WORKER)))
     try:

@@ -219,6 +219,7 @@ def test_rows_of_an_embedding_are_decoded_in_one_launch(card: Device, monkeypatc
     assert [name for name, *_ in library.launched] == ["decode_rows"]
 
 
+@pytest.mark.wide
 def test_a_gguf_is_computed_by_the_kernels(card: Device, monkeypatch, tmp_path):
     """Embedding, every matrix of every layer and the head, in a reading and in a verification: what torch
     computes from the same codes, decoded.

@@ -135,6 +135,7 @@ def races_in(program: Callable[..., None], cuda: FakeCuda, *more: object) -> Rac
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.wide
 def test_everything_that_is_shared_is_ordered(cuda: FakeCuda, tmp_path: Path, split: str, kind: str):
     """A block read before it arrived or refilled under its reader, rows fetched by the host before they
     landed, memory given back under a copy.

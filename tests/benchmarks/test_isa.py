@@ -52,6 +52,7 @@ WITH_AVX2 = pytest.mark.skipif("avx2" not in all_cpu_flags(), reason="this compu
 
 @WITH_AVX2
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.wide
 def test_the_cap_reaches_the_measured_process(program: str, tmp_path):
     """A library that is left out computes with more than the table's heading says."""
     state = ["--state", str(tmp_path / "state.json")] if program != "attention" else []

@@ -288,6 +288,7 @@ for number in range(12):
 """
 
 
+@pytest.mark.wide
 def test_two_processes_at_once(tmp_path):
     """Both write, read and at last delete the same text; neither sees a wrong row nor fails."""
     script = BESIDE.format(repo=str(REPO), root=str(tmp_path))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from core.cache.disk import SnapshotFolder
 from core.events import Finished
 from core.request import HistoryTurn, Request
@@ -40,6 +42,7 @@ def test_text_is_not_read_again_after_a_restart(tmp_path):
     assert put(alone, "Where?", history=(HistoryTurn("Who writes?", asked.text),)).text == again.text
 
 
+@pytest.mark.wide
 def test_text_is_kept_by_what_it_says_and_goes_with_what_is_kept_of_books(tmp_path):
     session = restarted(tmp_path)
     put(session, "Who?")

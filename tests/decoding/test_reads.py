@@ -55,6 +55,7 @@ def test_one_read_per_pass_and_the_same_tokens(levels: dict, settings: dict):
     assert len(device.reads) == device.passes > 0, device.reads
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("settings", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_one_read_per_pass_of_real_models(mode: str, settings: Params):

@@ -410,6 +410,7 @@ def encrypted(data: bytes, password: str, algorithm: str) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.wide
 def test_outline_levels_and_page_labels_of_a_real_book(shared_data: Path):
     """Roman numbers before the first page, parts above their chapters."""
     document = read_document(shared_data / "books" / "viking-tales.pdf")

@@ -87,6 +87,7 @@ def test_hard_file_opens_whole(name: str, shared_data: Path):
 @pytest.mark.parametrize(
     "name", [*(f"hostile/{name}" for name in FILES), *(f"books/{name}" for name in BOOKS)]
 )
+@pytest.mark.wide
 def test_extract_says_of_every_shared_file_what_it_is(
     name: str, shared_data: Path, expectations: dict[str, dict], capsys: pytest.CaptureFixture[str]
 ):

@@ -141,6 +141,7 @@ def test_every_offset_knows_its_printed_page(shared_data: Path, tmp_path: Path):
         assert document.page_at(found) == str(index + 1), (index, words)
 
 
+@pytest.mark.wide
 def test_sample_of_a_real_print(shared_data: Path):
     """XeLaTeX, drop capitals, footnotes, running heads: places of Viking Tales checked by eye."""
     text = " ".join(read_document(shared_data / "books" / "viking-tales.pdf").text.split())

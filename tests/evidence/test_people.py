@@ -73,6 +73,7 @@ def test_a_text_without_names_has_no_people():
         ("hard2/robin-hood.pdf", ["Robin Hood", "Little John", "Prince John", "Maid Marian"]),
     ],
 )
+@pytest.mark.wide
 def test_the_people_of_real_books(shared_data: Path, file: str, expected: list[str]):
     """Those that facts.json asks after, and whom anybody would name."""
     path = shared_data / file

@@ -44,6 +44,7 @@ def test_a_data_folder_named_in_the_settings_is_found(tmp_path, monkeypatch):
     assert places.data_folder(tmp_path, Path(sys.executable)) == moved
 
 
+@pytest.mark.wide
 def test_the_longest_path_of_an_environment_is_known():
     """Of this one, which has all packages; what comes to lie deeper must be counted."""
     site = Path(os.__file__).parent if sys.prefix == sys.base_prefix else Path(sys.prefix)

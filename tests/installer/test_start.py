@@ -214,7 +214,7 @@ def test_which_tests_run(given: list[str], expected: list[str], monkeypatch: pyt
     """The plain command is the quick one, on every core; what is named runs whole, in one process. The plain
     one and `--rest` together are `--all`, and no test is in both.
     """
-    monkeypatch.setattr(start.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(start.os, "cpu_count", lambda: 2)
     assert start.pytest_arguments(given) == expected
 
 

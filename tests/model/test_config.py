@@ -102,6 +102,7 @@ def test_the_end_tokens_of_the_generation_settings_win(tmp_path: Path):
     assert load_config(written(tmp_path / "c", STATED, do_sample=True)).eos_ids == {7}
 
 
+@pytest.mark.wide
 def test_the_embedded_model_needs_no_large_imports(embedded_model_dir: Path):
     """AutoConfig and AutoTokenizer pull in kernels, distributed code and sympy: half of the start."""
     script = f"""
