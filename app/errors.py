@@ -21,7 +21,7 @@ def in_words(error: Exception) -> str:
         return str(error)
     log.error("something went wrong", exc_info=error)
     said = str(error).lower()
-    if _number(error) in (errno.ENOSPC, errno.EDQUOT) or "is full" in said:
+    if is_full(error):
         return _("The disk is full: that could not be stored. Make room on it, then try again.")
     if _number(error) in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
         return _("The data folder cannot be written to: that could not be stored. Make it writable again.")
@@ -34,6 +34,11 @@ def in_words(error: Exception) -> str:
         words = _("That could not be stored or read: {error}. See that the data folder is there, then retry.")
         return words.format(error=error)
     return _("Something went wrong inside the app; the log has the details. Please try again.")
+
+
+def is_full(error: Exception) -> bool:
+    """Whether the disk, or what the person may use of it, has no room."""
+    return _number(error) in (errno.ENOSPC, errno.EDQUOT) or "is full" in str(error).lower()
 
 
 def _number(error: Exception) -> int | None:

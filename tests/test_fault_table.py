@@ -37,7 +37,16 @@ FAULTS = {
         "app/test_faults.py::test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done",
         "app/test_faults.py::test_an_answer_that_cannot_be_stored_is_shown_and_stored_later",
         "app/test_faults.py::test_a_start_on_a_full_disk_after_a_crash_says_so",
+        "app/test_full_disk.py::test_what_a_full_disk_refused_at_the_end_is_not_told_as_written",
+        "app/test_full_disk.py::test_an_answer_that_is_not_stored_says_so_where_it_stands_until_it_is",
+        "app/test_full_disk.py::test_snapshots_give_way_before_an_answer_is_lost",
+        "app/test_full_disk.py::test_a_start_without_room_says_what_can_go_and_takes_it_away",
         "e2e/test_faults.py::test_a_full_disk_keeps_the_question_in_its_box",
+    ],
+    "the disk is full: a book": [
+        "app/test_full_disk.py::test_snapshots_give_way_before_a_book_is_lost",
+        "app/test_full_disk.py::test_a_file_that_did_not_fit_is_told_why",
+        "app/test_full_disk.py::test_a_book_whose_reading_found_no_room_is_told_why",
     ],
     "the disk is full: download": [
         "model/test_download.py::test_a_full_disk_is_said_before_a_file_is_fetched",

@@ -175,6 +175,7 @@ def of_the_app(
         "reset": action(preferences.reset, key=text_field("id")),
         "look-kept": action(disk.look, while_moving=True),
         "empty-kept": action(disk.empty),
+        "check-disk": action(disk.check),
         "move-data": action(folder.propose, folder=text_field("text", PATH_CHARS)),
         "begin-move": action(folder.begin),
         "decline-move": action(folder.decline, while_moving=True),

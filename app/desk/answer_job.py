@@ -305,10 +305,15 @@ class AnswerJob:
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         try:
-            if self._stands:
-                self._history.keep_version(self.conversation_id, self.turn)
-            self._history.update(self.conversation_id, self.turn, text, state=state, extra=extra)
-        except sqlite3.Error as error:
+            self._history.update(
+                self.conversation_id,
+                self.turn,
+                text,
+                state=state,
+                extra=extra,
+                keeps_version=bool(self._stands),
+            )
+        except sqlite3.Error as error:  # the turn tells so too, as long as it stands there
             said = _("The answer is shown, but it is not stored yet. {reason}")
             self._say(said.format(reason=in_words(error)), "error")
 

@@ -14,6 +14,7 @@ from app.desk.store import Store
 from app.desk.values import AnswerPlace
 from app.errors import guarded
 from app.store.history import History
+from app.store.making_room import with_room
 from app.store.turns import StoredTurn, going_on, wording
 from core.events import Event
 from core.request import HistoryTurn, Request
@@ -56,7 +57,7 @@ class AnswerQueue:
         with self._lock:
             if self._store.state.working or self._store.state.queued is not queued:
                 return False
-            job = self.job = self._prepared(ask, instead_of, left, retell)
+            job = self.job = with_room(lambda: self._prepared(ask, instead_of, left, retell))
             self._store.update(
                 lambda now: replace(now, notice=now.undo_offer, answers=now.answers + 1),
                 answer=job.snapshot,

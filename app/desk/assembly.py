@@ -78,9 +78,7 @@ class AppServices:
 
         self.chapters = Chapters(store, library)
         self.requests = Requests(store, library, preferences)
-        self.answers = AnswerQueue(
-            store, engine, history, self.chapters, ended=lambda: self.questions.advance()
-        )
+        self.answers = AnswerQueue(store, engine, history, self.chapters, ended=self._after_answer)
         self.choices = Choices(store, preferences, self.reader)
         self.questions = Questions(
             store,
@@ -100,7 +98,7 @@ class AppServices:
 
         self.model_choice = ModelChoice(store, engine, models)
         self.engine_settings = EngineSettings(store, engine, preferences, self.model_choice)
-        self.disk_usage = DiskUsage(store, library, preferences)
+        self.disk_usage = DiskUsage(store, library, history, preferences=preferences, models=models)
         self.data_folder = DataFolder(store, engine, history)
         self.actions = Dispatcher(store, self._table())
         history.settle()
@@ -159,8 +157,13 @@ class AppServices:
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk, and says what is wrong with what was kept."""
         self.books.resume()
+        self.disk_usage.warn()
         if warnings := [one for one in (self.history.warning, self.preferences.warning) if one]:
             self.store.say(joined_sentences(*warnings))
+
+    def _after_answer(self) -> None:
+        self.disk_usage.warn()
+        self.questions.advance()
 
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""

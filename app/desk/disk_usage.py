@@ -1,20 +1,40 @@
-"""How much is kept on the disk of books that were read, as the settings show it."""
+"""How much is kept on the disk of books that were read, as the settings show it; and what can go where the
+disk has no room.
+"""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from app.desk.store import Store
-from app.desk.values import ReadingsUsage
+from app.desk.values import DiskShortage, ReadingsUsage
+from app.models.catalogue import Models
+from app.store.history import History
 from app.store.library import Library
 from app.store.preferences import Preferences
 from core import paths
 from core.cache.disk import SnapshotFolder, folder_name, quota_bytes
 
+SHORT_BYTES = 16_000_000  # with less, neither a book nor a long conversation is sure to be stored
+
+
+def is_short(folder: Path) -> bool:
+    """Whether the folder's disk has next to no room; no where that cannot be said."""
+    try:
+        return shutil.disk_usage(folder).free < SHORT_BYTES
+    except OSError:
+        return False
+
 
 class DiskUsage:
     """Counts what is kept of books that were read, and deletes it."""
 
-    def __init__(self, store: Store, library: Library, preferences: Preferences) -> None:
-        self._store, self._library, self._preferences = store, library, preferences
+    def __init__(
+        self, store: Store, library: Library, history: History, *, preferences: Preferences, models: Models
+    ) -> None:
+        self._store, self._library, self._history = store, library, history
+        self._preferences, self._models = preferences, models
 
     def look(self) -> None:
         """Counts it."""
@@ -31,3 +51,22 @@ class DiskUsage:
         if not self._store.refuse_while_busy():
             SnapshotFolder(paths.subdir("snapshots")).clear()
             self.look()
+            self.check()
+
+    def warn(self) -> None:
+        """Says what can go where the disk has no room, and no more where it has some again."""
+        short = is_short(paths.data_dir())
+        if short or self._store.state.shortage:
+            self._store.update(shortage=self._shortage() if short else None)
+
+    def check(self) -> None:
+        """Likewise, and stores the answers that wait for room. Raises sqlite3.Error where it cannot."""
+        self.warn()
+        if self._history.is_behind:
+            self._history.store_again()
+            self._store.update(notice=None)
+
+    def _shortage(self) -> DiskShortage:
+        models = tuple((one.name, one.disk_bytes) for one in self._models.list if one.disk_bytes)
+        readings = SnapshotFolder(paths.subdir("snapshots")).usage().bytes
+        return DiskShortage(shutil.disk_usage(paths.data_dir()).free, readings, models)

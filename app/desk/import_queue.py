@@ -6,6 +6,7 @@ The person is asked where it is locked or full of pictures.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 from collections import deque
@@ -15,10 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.desk import ocr_install
+from app.desk.disk_usage import is_short
 from app.desk.shelf import Shelf
 from app.desk.store import Store
 from app.desk.values import ImportedFile, Notice
-from app.errors import in_words
+from app.errors import in_words, is_full
 from app.models.progress import StageEstimate
 from core.documents.document import Document
 from core.documents.pdf.ocr import how_to
@@ -66,6 +68,8 @@ class ImportQueue:
     def refuse(self, name: str, limit_mb: int) -> None:
         """Says why the page did not take a file: larger than so many MB, or lost on the way."""
         reason = _("It could not be copied into the app.")
+        if not limit_mb and is_short(self._uploads):
+            reason = in_words(OSError(errno.ENOSPC, name))
         if limit_mb:
             reason = _("It is larger than the limit of {limit} MB.").format(limit=limit_mb)
         self._store.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
@@ -231,11 +235,15 @@ class ImportQueue:
             several = self._queue or self._told_of
             self._tell(listed_texts((opening.name, error), ": ") if several else str(error))
         # the boundary to the person: a reader's bug must not take the page down
-        except Exception:
+        except Exception as error:
             log.exception("reading %s failed", opening.name)
-            words = _(
-                "“{name}” could not be read. The log has the details; another format of the same book "
-                "may work."
+            words = (
+                in_words(error)
+                if is_full(error)
+                else _(
+                    "“{name}” could not be read. The log has the details; another format of the same book "
+                    "may work."
+                )
             )
             self._tell(words.format(name=opening.name))
         finally:

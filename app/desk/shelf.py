@@ -10,6 +10,7 @@ from app.desk.store import Store
 from app.desk.trash import Trash
 from app.errors import in_words
 from app.store.library import Library
+from app.store.making_room import with_room
 from core import paths
 from core.cache.disk import SnapshotFolder, StoredBook, folder_name
 from core.documents.document import Document
@@ -49,7 +50,7 @@ class Shelf:
         """Puts the book on the shelf alone. Why it could not be stored; it can be read all the same."""
         unstored, again = "", again or self._reads_otherwise(document)
         try:
-            self._library.add(document, cover)
+            with_room(lambda: self._library.add(document, cover))
             self._trash.withdraw(document.sha256)
         except OSError as error:
             unstored = in_words(error)

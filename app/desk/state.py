@@ -10,6 +10,7 @@ from app.desk.values import (
     BookSearch,
     ComparisonRun,
     ContextOverflow,
+    DiskShortage,
     FolderMove,
     ImportedFile,
     Notice,
@@ -49,6 +50,7 @@ class AppState:
     opening: ImportedFile | None = None
     shelf_search: str = ""  # what is looked for on the whole shelf
     kept: ReadingsUsage | None = None
+    shortage: DiskShortage | None = None
     moving: FolderMove | None = None
     choosing: FolderChoice | None = None  # what a model file is chosen from
     looking: FileInspection | None = None  # the model file that is looked at

@@ -132,6 +132,17 @@ class ReadingsUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskShortage:
+    """A disk with next to no room, and what could be deleted: bytes of what was read of books, and of models
+    as (name, bytes).
+    """
+
+    free_bytes: int
+    readings_bytes: int
+    models: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FolderMove:
     """A move of the data folder that waits for a yes (`done` None), or is under way."""
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
+from app.store.making_room import with_room
 from app.store.turns import StoredTurn, wording
+from app.store.unwritten import UnwrittenAnswer
 from core.request import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
 from core.text.renamed import renamed
@@ -43,9 +45,9 @@ class History:
         self._path, self._clock = path, clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
         self._indexed = fulltext.prepare_index(self._db)
-        # an answer's text that the disk had no room for: shown, and written with the next that can be
-        self._failures = 0
-        self._unwritten: dict[tuple[str, int], tuple[str, str, dict | None]] = {}
+        # answers that the disk had no room for: shown, and written with the next that can be
+        self._failures, self._refusal = 0, ""
+        self._unwritten: dict[tuple[str, int], UnwrittenAnswer] = {}
         self._last: tuple[str, list, dict] = ("", [], {})  # what `turns` read last: told while nothing can be
 
     def close(self) -> None:
@@ -126,9 +128,11 @@ class History:
             (_id, rows, versions), unwritten = self._last, dict(self._unwritten)
         found = []
         for number, role, text, state, extra in rows:
-            text, state, late = unwritten.get((conversation_id, number), (text, state, None))
-            whole = renamed(from_json(extra)) if late is None else late
-            found.append(StoredTurn(number, role, text, state, whole, tuple(versions.get(number, ()))))
+            turn = StoredTurn(
+                number, role, text, state, renamed(from_json(extra)), tuple(versions.get(number, ()))
+            )
+            late = unwritten.get((conversation_id, number))
+            found.append(late.over(turn, self._refusal) if late else turn)
         return found
 
     def _rows(self, conversation_id: str) -> list[tuple[int, str, str, str, str]]:
@@ -255,31 +259,52 @@ class History:
             )
 
     def update(
-        self, conversation_id: str, number: int, text: str, *, state: str, extra: dict | None = None
+        self,
+        conversation_id: str,
+        number: int,
+        text: str,
+        *,
+        state: str,
+        extra: dict | None = None,
+        keeps_version: bool = False,
     ) -> None:
-        """Replaces a turn's text and state, and `extra` when given. Raises sqlite3.Error where it cannot be
-        written; `turns` tells it all the same, and the next change writes it.
+        """Replaces a turn's text and state, and `extra` when given; what stood there is kept as a version
+        where it `keeps_version`. Raises sqlite3.Error where it cannot be written; `turns` tells it all the
+        same, and the next change writes it, or `store_again`.
         """
         with self._lock:
-            older = self._unwritten.pop((conversation_id, number), (text, state, None))
-            self._unwritten[conversation_id, number] = (text, state, older[2] if extra is None else extra)
+            key = (conversation_id, number)
+            late = UnwrittenAnswer(text, state, extra, keeps_version)
+            self._unwritten[key] = late.behind(self._unwritten.pop(key, None))
+            self.store_again()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether answers wait to be written."""
+        return bool(self._unwritten)
+
+    def store_again(self) -> None:
+        """Writes what could not be written before. Raises sqlite3.Error where it still cannot be."""
+        with self._lock:
             try:
-                self._write()
-            except sqlite3.Error:
-                self._failures += 1
+                with_room(self._write)
+            except sqlite3.Error as error:
+                self._failures, self._refusal = self._failures + 1, in_words(error)
                 raise
 
     def _write(self) -> None:
-        for key, (text, state, extra) in list(self._unwritten.items()):
+        for key, late in list(self._unwritten.items()):
             with self.together():
+                if late.keeps_version:
+                    self.keep_version(*key)
                 self._db.execute(
                     "UPDATE turns SET text = ?, state = ? WHERE conversation_id = ? AND number = ?",
-                    (text, state, *key),
+                    (late.text, late.state, *key),
                 )
-                if extra is not None:
+                if late.extra is not None:
                     self._db.execute(
                         "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?",
-                        (to_json_text(extra), *key),
+                        (to_json_text(late.extra), *key),
                     )
             del self._unwritten[key]
 
@@ -287,6 +312,7 @@ class History:
     def together(self) -> Iterator[None]:
         """All that the block writes is written, or nothing of it."""
         with self._lock:
+            outermost = not self._db.in_transaction
             try:
                 self._db.execute("SAVEPOINT together")
             except sqlite3.Error as error:
@@ -295,13 +321,18 @@ class History:
                 self._db.execute("SAVEPOINT together")
             try:
                 yield
+                # the outermost writes: what a full disk refuses would stay open, and all that follows in it,
+                # told as written and never on disk
+                self._db.execute("RELEASE together")
             except BaseException:
                 # where the disk is full SQLite may have rolled all of it back by itself
                 with contextlib.suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK TO together")
-                    self._db.execute("RELEASE together")
+                    if outermost:
+                        self._db.execute("ROLLBACK")
+                    else:
+                        self._db.execute("ROLLBACK TO together")
+                        self._db.execute("RELEASE together")
                 raise
-            self._db.execute("RELEASE together")
 
     def _reached_again(self, error: sqlite3.Error) -> bool:
         """Whether the file can be used again, after its drive was away."""
@@ -390,8 +421,9 @@ class History:
         that cannot be written, as on a full disk, is the `warning`.
         """
         with self._lock:
+            query = "UPDATE turns SET state = 'stopped' WHERE state = 'writing'"
             try:
-                return self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'").rowcount
+                return with_room(lambda: self._db.execute(query)).rowcount
             except sqlite3.Error as error:
                 self.warning = joined_sentences(*filter(None, (self.warning, in_words(error))))
                 return 0

@@ -23,6 +23,7 @@ class StoredTurn:
     state: str
     extra: dict
     versions: tuple[tuple[int, str], ...] = ()
+    unstored: str = ""  # why it is not on disk yet
 
 
 def wording(ask: Request) -> str:

@@ -92,6 +92,7 @@ class AnswerViews:
             spoiler_limit,
             turn.versions,
             chosen,
+            turn.unstored,
         )
         key = (talk, edition(book), *said, last)
         if key not in self._turn_html:

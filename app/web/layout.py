@@ -111,6 +111,7 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
     """Returns the password box and its button, the question box and its button."""
     _fixed("lost")
     _region("notice")
+    _region("shortage")
     _region("moving")
     _fixed("bring")
     _region("fetching")

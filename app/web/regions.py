@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from app.desk import ocr_install
 from app.desk.answer_job import Snapshot
-from app.desk.values import FolderMove, ImportedFile, Notice
+from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
 from app.render.markdown import Citation, blocks
 from app.render.templating import nonbreaking, render
 from app.store.turns import StoredTurn, displayed_text
@@ -197,6 +197,14 @@ def moving_html(moving: FolderMove | None) -> str:
     return render("moving.html", moving=moving) if moving else ""
 
 
+def shortage_html(shortage: DiskShortage | None, model_name: str) -> str:
+    """A disk without room, and what could be deleted, except the model in use; empty where there is room."""
+    if shortage is None:
+        return ""
+    models = [one for one in shortage.models if one[0] != model_name]
+    return render("shortage.html", shortage=shortage, models=models)
+
+
 def leaving_html(*, ask: bool, now: bool) -> str:
     """What closing the last tab means, while that is to be asked. `now`: it was closed already."""
     return render("leaving.html", now=now) if ask else ""
@@ -254,6 +262,7 @@ def turn_html(
         answers=stats.get("answers", 1),
         all_tokens=stats.get("all_tokens", 0),
         last=last,
+        unstored=turn.unstored,
         number=turn.number,
         talk=talk,
         versions=turn.versions,

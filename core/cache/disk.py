@@ -103,6 +103,17 @@ class SnapshotFolder:
             room += size if _unlink(path) else 0
         return room >= needed_bytes
 
+    def give_way(self, needed_bytes: int) -> bool:
+        """Deletes what was not used for longest until so many bytes are freed or all is gone, for what
+        matters more than time; whether something was.
+        """
+        freed = 0
+        for path, size, _ in sorted(self._files(), key=lambda file: file[2]):
+            if freed >= needed_bytes:
+                break
+            freed += size if _unlink(path) else 0
+        return freed > 0
+
     def drop_stale_parts(self) -> None:
         """Deletes what a killed process left half-written."""
         for path in self.root.glob(f"*/*/*{PART}"):

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from app.desk.state import AppState
-from app.desk.values import BookSearch, ComparisonRun, Notice, ReadingsUsage, ShownPassage
+from app.desk.values import BookSearch, ComparisonRun, DiskShortage, Notice, ReadingsUsage, ShownPassage
 from app.models.local_files import FileInspection, FolderChoice
 from app.store.notebook import Bookmark
 from app.web.answers import AnswerViews
@@ -101,6 +101,7 @@ OTHERS = {
     "selected_chapters": (2,),
     "comparing": ComparisonRun(3, 1.0),
     "queued": Request("Who waits?"),
+    "shortage": DiskShortage(9, 10, ()),
     "shelf_search": "lamp",
     "kept": ReadingsUsage(9, 10, ()),
     "choosing": FolderChoice(error="none"),

@@ -1,0 +1,188 @@
+"""A disk without room: what cannot be kept says so, what can go is offered, and snapshots go first."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import sqlite3
+
+import pytest
+
+from app.desk.disk_usage import SHORT_BYTES
+from app.store import library as library_module
+from app.store.history import History
+from app.web.page import Page
+from core import paths
+from tests.support.desks import done, put
+from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.full_disks import FullAtCommit, full, roomy
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def region(desk, name: str) -> str:
+    return "".join(Page(desk).render()[name])
+
+
+@pytest.fixture
+def snapshot(home):
+    """A block of a book that was read."""
+    block = paths.subdir("snapshots") / "model" / "book" / "a-b.kv"
+    block.parent.mkdir(parents=True)
+    block.write_bytes(b"x" * 1000)
+    return block
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """The bytes that are free where the app keeps its data, to be set."""
+    free = [100 * SHORT_BYTES]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1, 1, free[0]))
+    return free
+
+
+@pytest.fixture
+def crowded(desk):
+    """A desk whose last answer the disk had no room for."""
+    desk.engine.answer = "It is told. " * 3000
+    desk.engine.pace = 1e-6
+    commits = FullAtCommit(desk.history._db)
+    desk.questions.ask("Who?")
+    desk.history._db, commits.is_full = commits, True
+    done(desk)
+    return desk
+
+
+def test_what_a_full_disk_refused_at_the_end_is_not_told_as_written(tmp_path):
+    """The commit failed and stayed open: every later answer was written into it, and none was on disk."""
+    with contextlib.closing(History(tmp_path / "chats.db")) as history:
+        talk = history.create("").id
+        number = history.add(talk, "assistant", "", state="writing")
+        history._db = FullAtCommit(history._db)
+        history._db.is_full = True
+        for text in ("It", "It is told."):
+            with pytest.raises(sqlite3.OperationalError, match="full"):
+                history.update(talk, number, text, state="finished")
+        assert not history._db.in_transaction
+        assert [turn.unstored != "" for turn in history.turns(talk)] == [True]
+        history._db.is_full = False
+        history.store_again()
+        with contextlib.closing(sqlite3.connect(tmp_path / "chats.db")) as other:
+            assert other.execute("SELECT text FROM turns").fetchall() == [("It is told.",)]
+        assert [turn.unstored for turn in history.turns(talk)] == [""]
+
+
+def test_an_answer_that_is_not_stored_says_so_where_it_stands_until_it_is(crowded):
+    """A message above the page was gone with the next question."""
+    crowded.store.update(notice=None)
+    turn = Page(crowded).render()["turns"][-1]
+    words = re.sub(r"\s+", " ", turn)
+    assert "This answer is not stored" in words and "The disk is full" in words and "data-copy" in words
+    with pytest.raises(sqlite3.OperationalError):
+        crowded.actions.dispatch({"act": "check-disk"})
+    crowded.history._db.is_full = False
+    crowded.actions.dispatch({"act": "check-disk"})
+    assert "not stored" not in region(crowded, "turns") and crowded.books.turns[-1].unstored == ""
+
+
+def test_one_made_anew_that_is_not_stored_stands_beside_the_earlier_one(desk):
+    """It was gone from the page the moment it was complete."""
+    desk.questions.ask("Who?")
+    done(desk)
+    desk.history._db = FullAtCommit(desk.history._db)
+    desk.history._db.is_full = True
+    desk.engine.answer = "Anew."
+    desk.questions.regenerate()
+    done(desk)
+    turn = desk.books.turns[-1]
+    assert turn.text == "Anew." and turn.versions == ((1, ANSWER),) and turn.unstored
+    desk.history._db.is_full = False
+    desk.history.store_again()
+    turn = desk.books.turns[-1]
+    assert turn.text == "Anew." and turn.versions == ((1, ANSWER),) and not turn.unstored
+
+
+def test_snapshots_give_way_before_an_answer_is_lost(opened, snapshot, monkeypatch):
+    desk, engine = opened(pace=1e-6, answer="It is told. " * 3000)
+    desk.questions.ask("Who?")
+    done(desk)
+    engine.answer, engine.context_tokens = "It is told again. " * 3000, 1_000_000
+    unlink = type(snapshot).unlink
+
+    def freed(path, **how) -> None:
+        unlink(path, **how)
+        roomy(desk.history)
+
+    monkeypatch.setattr(type(snapshot), "unlink", freed)
+    full(desk.history)
+    assert desk.questions.ask("And then? " * 1000)
+    done(desk)
+    assert not snapshot.exists() and desk.state.notice is None
+    assert [turn.unstored for turn in desk.books.turns] == [""] * 4
+    assert desk.books.turns[-1].text == engine.answer
+
+
+def test_snapshots_give_way_before_a_book_is_lost(desk, book, snapshot, monkeypatch):
+    write = library_module.write_whole
+
+    def crowded(path, data) -> None:
+        if snapshot.exists():
+            raise FULL
+        write(path, data)
+
+    monkeypatch.setattr(library_module, "write_whole", crowded)
+    assert desk.shelf.keep(book, cover=b"") == "" and not snapshot.exists()
+
+
+def test_snapshots_stay_where_the_disk_is_not_what_is_wrong(desk, book, snapshot, monkeypatch):
+    def away(*_given) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(library_module, "write_whole", away)
+    assert desk.shelf.keep(book, cover=b"") and snapshot.exists()
+
+
+def test_a_start_without_room_says_what_can_go_and_takes_it_away(desk, disk, snapshot):
+    disk[0] = 1000
+    desk.resume()
+    shown = region(desk, "shortage")
+    assert "The disk is full" in shown and 'data-act="empty-kept"' in shown and "1\u00a0KB" in shown
+    desk.actions.dispatch({"act": "empty-kept"})
+    assert not snapshot.exists() and 'data-act="empty-kept"' not in region(desk, "shortage")
+    disk[0] = 100 * SHORT_BYTES
+    desk.actions.dispatch({"act": "check-disk"})
+    assert region(desk, "shortage") == ""
+
+
+def test_room_that_is_made_stores_what_waited(crowded, disk):
+    disk[0] = 1000
+    crowded.disk_usage.warn()
+    assert region(crowded, "shortage")
+    crowded.history._db.is_full, disk[0] = False, 100 * SHORT_BYTES
+    crowded.actions.dispatch({"act": "check-disk"})
+    assert region(crowded, "shortage") == "" and not crowded.history.is_behind
+
+
+def test_a_file_that_did_not_fit_is_told_why(desk, disk):
+    """The browser knows only that it did not arrive."""
+    disk[0] = 1000
+    desk.actions.dispatch({"act": "refused", "name": "emma.epub"})
+    assert "emma.epub" in desk.state.notice.text and "disk is full" in desk.state.notice.text
+    disk[0] = 100 * SHORT_BYTES
+    desk.actions.dispatch({"act": "refused", "name": "emma.epub"})
+    assert "disk is full" not in desk.state.notice.text
+
+
+def test_a_book_whose_reading_found_no_room_is_told_why(desk, tmp_path):
+    """“Another format of the same book may work.”"""
+
+    def read(*_given, **_more):
+        raise FULL
+
+    desk.imports._readers = desk.imports._readers.__class__(read, lambda *_a, **_k: b"", lambda: True)
+    desk.imports.upload(str(put(tmp_path)), "emma.txt")
+    wait_until(lambda: desk.state.opening is None)
+    assert "disk is full" in desk.state.notice.text and "another format" not in desk.state.notice.text
