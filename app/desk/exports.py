@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.desk.books import OpenBooks
@@ -10,11 +11,16 @@ from app.desk.import_queue import uploaded
 from app.desk.reader import Reader, as_known
 from app.desk.store import Store
 from app.render.export import as_html, as_json, as_markdown, brought, summaries_as
+from app.render.markdown import Citation
 from app.store.history import History
 from app.store.library import Library
+from app.store.turns import StoredTurn
 from core.conversation.reading import book_chapters
+from core.documents.document import Document
 from core.errors import UserError
 from core.text.words import translated as _
+
+Cite = Callable[[StoredTurn, StoredTurn | None, Document], Sequence[Citation]]
 
 
 class Exports:
@@ -26,13 +32,17 @@ class Exports:
         self._store, self._history = store, history
         self._books, self._reader, self._chapters = books, reader, chapters
 
-    def conversation(self, form: str = "md") -> tuple[str, str]:
-        """The open conversation, with the book's bookmarks and notes."""
+    def conversation(self, form: str = "md", cite: Cite = lambda turn, question, book: ()) -> tuple[str, str]:
+        """The open conversation, with the book's bookmarks and notes. `cite`: the marks of an answer to a
+        question, which become footnotes in Markdown.
+        """
         book, turns = self._books.current, self._books.turns
         title = book.title if book else _("Conversation")
         name = f"{title[:80]}.{form}"
         if form == "md":
-            parts = (as_markdown(title, turns), self._reader.markdown())
+            pairs = zip([None, *turns], turns, strict=False)
+            cited = {turn.number: cite(turn, question, book) for question, turn in pairs if book}
+            parts = (as_markdown(title, turns, cited), self._reader.markdown())
             return name, "\n\n".join(part for part in parts if part)
         told = self._history.title(self._store.state.conversation_id) or title
         return name, (as_html if form == "html" else as_json)(book, told, turns, self._reader.noted())

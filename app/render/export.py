@@ -7,11 +7,14 @@ What is brought in may come from anybody: every value is checked, and what the e
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
+from app.render.markdown import Citation, blocks
 from app.render.templating import render
 from app.store.turns import StoredTurn, displayed_text
 from core.config import LENGTHS, READING_MODES
@@ -19,7 +22,7 @@ from core.documents.document import Document
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
 from core.text.renamed import renamed
-from core.text.words import listed_texts
+from core.text.words import listed_texts, localized
 from core.text.words import translated as _
 
 FORMAT = "triforce-chat conversation"
@@ -56,11 +59,16 @@ def as_json(
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
-def as_markdown(title: str, turns: Sequence[StoredTurn]) -> str:
-    """A page of Markdown under that title."""
-    lines = [f"# {' '.join(title.split())}", ""]
+def as_markdown(
+    title: str, turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]] | None = None
+) -> str:
+    """A page of Markdown under that title. `cited`: the marks of the answers by their turns' numbers, which
+    become footnotes with chapter and page.
+    """
+    lines, places = [f"# {' '.join(title.split())}", ""], {}
     for turn in turns:
-        lines += [f"## {displayed_text(turn)}" if turn.role == "user" else displayed_text(turn), ""]
+        text = _with_footnotes(turn, (cited or {}).get(turn.number, ()), places)
+        lines += [f"## {text}" if turn.role == "user" else text, ""]
         if turn.role == "user" and turn.extra.get("instructions"):
             with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
             lines += [f"*{' '.join(with_these.split())}*", ""]
@@ -69,7 +77,37 @@ def as_markdown(title: str, turns: Sequence[StoredTurn]) -> str:
                 sources=listed_texts(turn.extra["sources"], "; ")
             )
             lines += [f"*{read}*", ""]
+    lines += [f"[^{number}]: {where}" for (_offset, where), number in places.items()]
     return "\n".join(lines)
+
+
+def _with_footnotes(
+    turn: StoredTurn, citations: Sequence[Citation], places: dict[tuple[int, str], int]
+) -> str:
+    """Its text as it is shown, with a footnote's number behind each mark that leads into the book. `places`
+    get the numbers of those that are new.
+    """
+    marks = sorted((one.end, one) for one in _leading(citations))
+    pieces = turn.extra.get("level_pieces") if turn.role == "assistant" else None
+    if not marks or not pieces:
+        return displayed_text(turn)
+    shown, at = [], 0
+    for text, _level in pieces:
+        inside = [(end - at, one) for end, one in marks if at < end <= at + len(text)]
+        at += len(text)
+        cut, said = 0, localized(text)
+        for end, one in inside:
+            number = places.setdefault((one.offset, one.where), len(places) + 1)
+            upto = end if said == text else len(said)  # in another language the words stand elsewhere
+            shown += [said[cut:upto], f"[^{number}]"]
+            cut = upto
+        shown.append(said[cut:])
+    return "".join(shown)
+
+
+def _leading(citations: Sequence[Citation]) -> Iterator[Citation]:
+    """The marks that lead to what bears a sentence out, and the quotations that stand in the book."""
+    return (one for one in citations if one.offset is not None and one.kind != "nothing" and one.where)
 
 
 def as_html(
@@ -82,12 +120,22 @@ def as_html(
         book=book.title if book else "",
         author=book.author if book else "",
         turns=[
-            (one.role, displayed_text(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
+            (one.role, _shown(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
             for one in turns
             if one.text
         ],
         notes=notes,
     )
+
+
+def _shown(turn: StoredTurn) -> str:
+    """A question as it was asked, an answer as HTML with its paragraphs, lists and quotations."""
+    text = displayed_text(turn)
+    return text if turn.role == "user" else _markup(text)
+
+
+def _markup(text: str) -> Markup:
+    return Markup("").join(render("block.html", block=block) for block in blocks(((text, ""),)))
 
 
 def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str]]) -> str:
@@ -99,7 +147,9 @@ def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str
         return json.dumps({"book": known, "chapters": chapters}, ensure_ascii=False, indent=1)
     if form == "html":
         turns = [
-            turn for name, text in told for turn in (("user", name, (), ""), ("assistant", text, (), ""))
+            turn
+            for name, text in told
+            for turn in (("user", name, (), ""), ("assistant", _markup(text), (), ""))
         ]
         return render("exported.html", title=title, book="", author=author, turns=turns, notes=())
     parts = [f"# {title}", *(f"## {name}\n\n{text}" for name, text in told)]

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.api.key import ApiKey
@@ -22,6 +23,8 @@ from app.server.gradio_internals import broken, calm_server, end_queue, launch_o
 from app.server.guard import LocalGuard, scrub_environment
 from app.server.languages import LanguageMiddleware, wished
 from app.server.last_tab import LastTab
+from app.web.answers import cited_answer
+from app.web.citations import Citations
 from app.web.event_stream import Broadcast
 from app.web.page import Page
 from core import paths
@@ -345,18 +348,25 @@ class Server:
             return PlainTextResponse("no such cover", 404)
         return FileResponse(path, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
 
+    def _written(self, request: Request, form: str) -> tuple[str, str]:
+        """The name and the text of the file. Answers are looked up in their book as the page does it."""
+        exports, citations = self._parts.exports, Citations()
+        if request.url.path.endswith("/summaries"):
+            return exports.summaries(form)
+        return exports.conversation(form, lambda *answer: cited_answer(citations, *answer).citations)
+
     async def _export(self, request: Request) -> Response:
         """The file; nothing where it cannot be made, and the page, which stays, says why."""
+        from starlette.concurrency import run_in_threadpool
         from starlette.responses import PlainTextResponse, Response
 
         form = request.query_params.get("form", "md")
         kinds = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
         if form not in kinds:
             return PlainTextResponse("no such form", 404)
-        of_chapters = request.url.path.endswith("/summaries")
-        exports = self._parts.exports
-        export = exports.summaries if of_chapters else exports.conversation
-        made = guarded(lambda: export(form), self._parts.store.say, None)
+        made = await run_in_threadpool(
+            guarded, partial(self._written, request, form), self._parts.store.say, None
+        )
         if made is None:
             return Response(status_code=204)
         name, text = made

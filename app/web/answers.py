@@ -98,12 +98,7 @@ class AnswerViews:
         if key not in self._turn_html:
             if len(self._turn_html) > MOST_KEPT:
                 self._turn_html.clear()
-            cited = CitedAnswer()
-            if book and turn.role == "assistant" and turn.text:
-                looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
-                stands = [SourceSpan(**one) for one in turn.extra.get("stands", ())]
-                known, asked = as_read(as_known(book, spoiler_limit), question), question_of(question)
-                cited = self._citations(turn.text, known, asked, looked, stands)
+            cited = cited_answer(self._citations, turn, question, book) if book else CitedAnswer()
             parts = self._parts(turn.extra.get("parts", ()), book, spoiler_limit)
             self._turn_html[key] = regions.turn_html(
                 turn, cited, talk=talk, parts=parts, question=question, last=last
@@ -124,6 +119,18 @@ class AnswerViews:
                 self._part_html[key] = regions.answer_html(((told, ""),), cited.citations)
             found.append((label, self._part_html[key]))
         return found
+
+
+def cited_answer(
+    citations: Citations, turn: StoredTurn, question: StoredTurn | None, book: Document
+) -> CitedAnswer:
+    """What a finished answer stands on, looked for where it was looked for then; of a question nothing."""
+    if turn.role != "assistant" or not turn.text:
+        return CitedAnswer()
+    looked = [unpack_looked(one) for one in turn.extra.get("looked", ())]
+    stands = [SourceSpan(**one) for one in turn.extra.get("stands", ())]
+    known = as_read(as_known(book, answered_limit(question, turn)), question)
+    return citations(turn.text, known, question_of(question), looked, stands)
 
 
 def edition(book: Document | None) -> tuple:

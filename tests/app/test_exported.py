@@ -8,6 +8,9 @@ import re
 import pytest
 
 from app.render import export
+from app.render.markdown import Citation
+from app.web.answers import cited_answer
+from app.web.citations import Citations, CitedAnswer
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
 from tests.support.fake_runtime import ANSWER, wait_until
@@ -166,3 +169,44 @@ def test_a_path_outside_the_uploads_is_neither_read_nor_deleted(talk, tmp_path, 
     with pytest.raises(UserError, match="did not arrive"):
         talk.actions.dispatch({"act": "bring-in", "path": path.format(tmp=tmp_path)})
     assert (tmp_path / "secret.json").exists()
+
+
+def _told(desk, text: str) -> None:
+    """The last answer, in other words."""
+    turn = desk.books.turns[-1]
+    extra = {**turn.extra, "level_pieces": [[text, ""]]}
+    desk.history.update(desk.state.conversation_id, turn.number, text, state="finished", extra=extra)
+
+
+def test_quotations_are_block_quotes_in_html_also_below_a_line_that_names_their_place(talk):
+    _told(talk, "At night.\n\nOne:\n> The keeper lit the lamp. <b>\n\n- a list\n- of two")
+    page = talk.exports.conversation("html")[1]
+    assert re.search(r"<blockquote[^>]*>\s*The keeper lit the lamp\. &lt;b&gt;\s*</blockquote>", page)
+    assert "&gt; The keeper" not in page and page.count("<li>") == 2
+
+
+def test_markdown_has_the_marks_as_footnotes_with_chapter_and_page(talk, book):
+    """They were nowhere: what an answer stands on was lost with the page."""
+    said = 'It says "The keeper lit the lamp." and no more. Nobody came.'
+    _told(talk, said)
+    quoted, end = said.index(" and"), len(said)
+    marks = (
+        Citation(8, quoted, 7, 25, "One, p. 3"),
+        Citation(end, end, 900, 9, "Two, p. 9", "agrees", "p. 9"),
+    )
+    nothing = Citation(end, end, 7, 9, "Nearest", "nothing")
+    cite = lambda turn, question, _book: (*marks, nothing) if turn.number == 4 else ()  # noqa: E731
+    text = talk.exports.conversation("md", cite)[1]
+    assert 'lamp."[^1] and no more. Nobody came.[^2]' in text
+    assert "[^1]: One, p. 3\n[^2]: Two, p. 9" in text and "Nearest" not in text
+
+
+def test_the_marks_of_an_export_are_those_of_the_page(talk, book):
+    turns = talk.books.turns
+    assert cited_answer(Citations(), turns[0], None, book) == CitedAnswer()
+    _told(talk, "The keeper lit the lamp.")
+    question, answer = talk.books.turns[-2:]
+    (mark,) = cited_answer(Citations(), answer, question, book).citations
+    assert mark.where == "One" and mark.kind
+    text = talk.exports.conversation("md", lambda *one: cited_answer(Citations(), *one).citations)[1]
+    assert "The keeper lit the lamp.[^1]" in text and text.rstrip().endswith("[^1]: One")
