@@ -11,6 +11,7 @@ from app.desk.values import AnswerPlace, ContextOverflow
 from app.render.templating import render
 from app.store.turns import wording
 from core.config import INSTRUCTIONS_CHARS
+from core.model.store.catalogue import title_of
 from core.request import Request
 
 
@@ -33,11 +34,18 @@ def meter_html(room: dict[str, Any] | None) -> str:
     )
 
 
-def instructions_html(everywhere: str, here: str, *, fixed: bool) -> str:
+def instructions_html(everywhere: str, here: str, *, fixed: bool, ignored_by: str = "") -> str:
     """The person's own instructions, for all books and for the open one. `fixed`: the former are set
-    elsewhere.
+    elsewhere. `ignored_by`: the model that most answers are made by without them.
     """
-    return render("instructions.html", everywhere=everywhere, here=here, fixed=fixed, most=INSTRUCTIONS_CHARS)
+    return render(
+        "instructions.html",
+        everywhere=everywhere,
+        here=here,
+        fixed=fixed,
+        ignored_by=title_of(ignored_by) if ignored_by else "",
+        most=INSTRUCTIONS_CHARS,
+    )
 
 
 def crowded_html(crowded: ContextOverflow | None) -> str:

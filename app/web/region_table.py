@@ -86,9 +86,9 @@ def _stage(
     )
 
 
-def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, str]) -> str:
+def _instructions(settings: Settings, notebook: Notebook, origins: Mapping[str, str], ignored_by: str) -> str:
     fixed = origins["instructions"] in FIXED_BY
-    return instructions_html(settings.instructions, notebook.instructions, fixed=fixed)
+    return instructions_html(settings.instructions, notebook.instructions, fixed=fixed, ignored_by=ignored_by)
 
 
 def _ways(book: Document | None, reading_mode: str, spoiler_limit: int | None, is_answered_here: bool) -> str:

@@ -19,6 +19,7 @@ from app.desk.values import Notice, Remedy
 from app.store.turns import StoredTurn
 from app.web.answers import question_of
 from app.web.chapters import section_words
+from core.conversation.reading import follows_wishes
 from core.events import Stats, SummaryDraft
 from core.text.words import translated as _
 from core.wire import unpack_stats
@@ -114,6 +115,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "results": results,
         "said": lambda shelf_search, history_version: history_version if shelf_search else 0,
         # of the app
+        "ignored_by": lambda model_name: "" if follows_wishes(model_name) else model_name,
         "device": lambda plan: DEVICES.get((plan or {}).get("device", ""), ""),
         "message": _message,
         "asks_when_closed": lambda closable, settings, origins: (

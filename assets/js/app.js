@@ -270,7 +270,9 @@
   };
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
-      if (openDrawer()) toggleDrawer(openDrawer(), false);
+      const own = document.querySelector(".own[open]");
+      if (own) { own.querySelector("summary").focus(); own.open = false; }
+      else if (openDrawer()) toggleDrawer(openDrawer(), false);
       else if (document.querySelector(WRITING)) send({ act: "stop" });
     }
     if (event.key === "/" && !event.target.closest?.("input, textarea, select")) { event.preventDefault(); ask(); }

@@ -15,6 +15,7 @@ from core.conversation.chapter_names import ChapterName, chapter_names, range_na
 from core.conversation.chunking import ChunkingUnit, TokenCounter, units
 from core.documents.document import Document, Section
 from core.errors import UserError
+from core.model.store.catalogue import load_catalogue
 from core.text.words import translated as _
 
 HEARD_PASSAGES = 8  # that a model with `doubt` puts in order before one is asked: each is read for it
@@ -82,6 +83,13 @@ class ReadingStyle:
     top_p: float = 0.9
     repetition_penalty: float = 1.0
 
+    @property
+    def follows_wishes(self) -> bool:
+        """Whether the person's own instructions go to it also for passages and summaries: not where its
+        refusals are known for one wording alone.
+        """
+        return self.doubt is None
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> ReadingStyle:
         """The style a catalogue entry describes; keys that are missing keep their defaults."""
@@ -94,6 +102,12 @@ class ReadingStyle:
                 for name, value in (record or {}).items()
             }
         )
+
+
+def follows_wishes(model: str) -> bool:
+    """ReadingStyle.follows_wishes of the catalogue's model of this name; a model of one's own does."""
+    known = load_catalogue().get(model)
+    return known is None or ReadingStyle.from_record(known.reading).follows_wishes
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,3 +255,13 @@ def test_failed_answers_do_not_count(desk):
     desk.engine.fail = "Gone."
     ask(desk, "Second?")
     assert [one.question for one in exchanges(desk.books.turns)] == ["First?"]
+
+
+def test_instructions_that_the_model_ignores_are_said_before_they_are_typed(desk, engine):
+    """It stood in a footer below the answer that was made without them."""
+    engine.model_name = "SmolLM2-135M-Instruct"
+    assert "are made without them" in "".join(Page(desk).render()["instructions"])
+    engine.model_name = "Qwen3-4B-Instruct-2507"
+    assert "made without them" not in "".join(Page(desk).render()["instructions"])
+    engine.model_name = "my-own.gguf"
+    assert "made without them" not in "".join(Page(desk).render()["instructions"])

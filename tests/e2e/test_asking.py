@@ -61,8 +61,11 @@ def test_own_instructions_are_written_kept_and_shown(serve, open_page, drop, sam
     page.click(".own summary")
     page.fill("[data-act=instruct-book]", "Answer in German, briefly.")
     assert problems(page) == []
+    box, talk = (page.locator(one).bounding_box() for one in (".own-boxes", "#scroller"))
+    assert box["y"] >= talk["y"] + talk["height"] - 1, "it covers nothing"
     shot(page, "instructions")
-    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    assert page.locator(".own[open]").count() == 0
     page.wait_for_selector(".own summary:has-text('Instructions: Answer in German, briefly.')")
     page.click(".own summary")
     ask(page, "Who keeps the clocks?", answers=1)
