@@ -24,6 +24,7 @@ from core.text.words import duration, localized, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
+IN_TURN = ("passage", "part summary", "telling")  # purposes of a reading whose parts are all read
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
@@ -80,15 +81,16 @@ def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
     if passages_s is None or not (card["from_passages"] or read_s > WORTH_A_CHOICE * passages_s):
         return []
     parts = len(card["parts"])
+    slower = read_s / parts < passages_s
     full = "full" if card["fits"] else "chunked"
     chosen = reading_mode if reading_mode != "auto" else "retrieval" if card["from_passages"] else full
     read, time = _("Read it all"), _("about {time}, can be paused")
     if parts > 1:
         read, time = _("Read it in parts"), _("about {time} a part, can be paused")
-    return [
+    passages, whole = (
         {
             "mode": "retrieval",
-            "words": _("Answer from passages now"),
+            "words": _("Answer from passages") if slower else _("Answer from passages now"),
             "time": nonbreaking(_("about {time}").format(time=duration(passages_s))),
             "chosen": chosen == "retrieval",
         },
@@ -98,7 +100,8 @@ def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
             "time": nonbreaking(time.format(time=duration(read_s / parts))),
             "chosen": chosen == full,
         },
-    ]
+    )
+    return [whole, passages] if slower else [passages, whole]
 
 
 def ways_html(book: Document | None, *, reading_mode: str, spoiler_limit: int | None, busy: bool) -> str:
@@ -315,16 +318,21 @@ def progress_html(now: Snapshot | None) -> str:
     """The bar while the engine loads or reads; empty otherwise."""
     if now is None or not now.running or now.phase == "streaming" and now.standing is None:
         return ""
-    share = None
-    if now.standing:
-        share = (now.reading.index - 1 + (now.phase == "streaming") / 2) / now.reading.total
-    elif now.phase == "preparing":
-        share = now.preparing.done_bytes / now.preparing.total_bytes
-    elif now.prefill and now.prefill.total_tokens:
-        share = now.prefill.done_tokens / now.prefill.total_tokens
-    elif now.phase == "loading" and now.loading:
-        share = now.loading.fraction
-    return render("progress.html", title=_doing(now), detail=nonbreaking(_how_far(now)), share=share)
+    return render("progress.html", title=_doing(now), detail=nonbreaking(_how_far(now)), share=_share(now))
+
+
+def _share(now: Snapshot) -> float | None:
+    """How far the whole answer is; of several parts each counts alike, one half of it for its reading."""
+    reading, prefill = now.reading, now.prefill
+    if now.phase == "preparing":
+        return now.preparing.done_bytes / now.preparing.total_bytes
+    if now.phase == "loading" and now.loading:
+        return now.loading.fraction
+    read = prefill.done_tokens / prefill.total_tokens if prefill and prefill.total_tokens else None
+    if reading is None or reading.purpose not in IN_TURN:
+        return read
+    read = 1.0 if now.phase == "streaming" else read or 0.0
+    return (reading.index - 1 + read / 2) / reading.total
 
 
 def _doing(now: Snapshot) -> str:
@@ -356,6 +364,8 @@ def _how_far(now: Snapshot) -> str:
     prefill, loading = now.prefill, now.loading
     if now.standing and now.reading.left_s:
         return _("about {time} until all is told").format(time=duration(now.reading.left_s))
+    if now.reading and now.reading.purpose == "passage" and now.reading.left_s:
+        return _("about {time} left").format(time=duration(now.reading.left_s))
     if prefill is None:
         left_s = loading.left_s if loading and now.phase == "loading" else None
         return "" if left_s is None else _("about {time} left").format(time=duration(left_s))
@@ -364,7 +374,7 @@ def _how_far(now: Snapshot) -> str:
             done=f"{prefill.done_tokens:,}", total=f"{prefill.total_tokens:,}"
         )
     ]
-    if prefill.eta_s is not None:
+    if prefill.eta_s:
         said.append(_("{time} left").format(time=duration(prefill.eta_s)))
     if now.reading and now.reading.left_s:
         said.append(_("about {time} until all is told").format(time=duration(now.reading.left_s)))

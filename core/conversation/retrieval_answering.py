@@ -168,12 +168,14 @@ class RetrievalAnswering(Responder):
         """What is said from each passage of what is `found`; of fewer where somebody stopped it."""
         heard: list[tuple[PassageAnswers, list[Candidate]]] = []
         for number, (passage, score) in enumerate(found, 1):
-            yield ReadingStep(
-                number, len(found), _where(run.ask.book, (passage.start, passage.end)), "passage"
-            )
+            left_s = self._expectation.passages_s(self._style, len(found) - number + 1)
+            place = _where(run.ask.book, (passage.start, passage.end))
+            yield ReadingStep(number, len(found), place, "passage", left_s=left_s)
+            began = self._clock()
             one = yield from self._said(run, passage, score)
             if one is None:
                 break
+            self._expectation.passage_took(self._clock() - began)
             heard.append(one)
         return heard
 
@@ -290,7 +292,7 @@ class RetrievalAnswering(Responder):
         """The best answer, which its passage bears out, said anew with the person's own instructions; but not
         where the refusals of a model are known for one wording alone.
         """
-        if self._style.doubt is not None:
+        if not self._style.follows_wishes:
             search.said.append(not_followed())
             return
         passage, wish = search.best.support.passage, run.ask.instructions

@@ -11,6 +11,7 @@ _NEWEST = 0.5  # weight of the newest measurement
 _LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
 _LEAST_ROUNDS = 8
 _SHORT_ANSWER_TOKENS = 40
+_BATCH_TOKENS, _ROW_SHARE = 16, 0.18  # the longest of a batch; a row more costs of one (docs/LOG.md)
 _DRAWN_ANSWER_TOKENS = 10  # in a few words, as a model with consensus answers (docs/LOG.md)
 
 
@@ -21,6 +22,7 @@ class TimeEstimate:
         self._plan = plan
         self._read_s: float | None = None  # per token, measured
         self._written_s: float | None = None
+        self._passage_s: float | None = None  # to read one and to ask it, measured
 
     def watch(self, event: Event) -> None:
         """Learns from a prompt that was read."""
@@ -31,6 +33,10 @@ class TimeEstimate:
         """Learns from an answer that was written."""
         if stats.rounds >= _LEAST_ROUNDS and stats.tbt_mean_ms > 0:
             self._written_s = _faded(self._written_s, stats.tbt_mean_ms / 1e3)
+
+    def passage_took(self, seconds: float) -> None:
+        """Learns from a passage that was read and asked."""
+        self._passage_s = _faded(self._passage_s, seconds)
 
     def reading_s(self, tokens: int) -> float:
         """Seconds until a text of so many tokens is read."""
@@ -63,14 +69,23 @@ class TimeEstimate:
             notes = groups
         return seconds
 
-    def passages_s(self, style: ReadingStyle) -> float:
-        """Seconds in which most questions are answered from passages, each with a short answer."""
+    def passages_s(self, style: ReadingStyle, count: int = HEARD_PASSAGES) -> float:
+        """Seconds in which most questions are answered from passages, each with a short answer; with a
+        verifier, which hears them all, from `count` of them.
+        """
+        if style.verifier:
+            return count * (self._passage_s or self._asked_s(style))
         read_s = self.reading_s(PASSAGE_TOKENS)
         answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
         answer_s += style.consensus * self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
         if style.doubt is None:
             return PASSAGES * (read_s + answer_s)
         return HEARD_PASSAGES * read_s + answer_s  # the one that is asked first says it, mostly
+
+    def _asked_s(self, style: ReadingStyle) -> float:
+        """Of a passage that is read, and asked by several answers in one batch, which grows with them."""
+        batch_s = self.writing_s(_BATCH_TOKENS, PASSAGE_TOKENS) * (1 + style.consensus * _ROW_SHARE)
+        return self.reading_s(PASSAGE_TOKENS) + batch_s
 
     def _expected_tbt_s(self, context_tokens: int) -> float:
         """Plain decoding's time grows with the context; with drafts it is no longer than at the full one."""

@@ -14,7 +14,7 @@ from app.render.templating import render
 from app.web.reader import reader_html
 from app.web.regions import progress_html, stage_html
 from core.documents.document import READER_VERSION, Document, Section
-from core.events import Prefill
+from core.events import Prefill, ReadingStep
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = Document("B", "", "txt", "Once upon a time.", (Section("One", 0, 17),), sha256="b")
@@ -77,3 +77,32 @@ def test_the_place_to_drop_a_book_names_every_format_that_opens():
     names = {".txt": "text", ".md": "markdown", ".htm": "html", ".mhtml": "html", ".docx": "word", ".zip": ""}
     assert offered >= {".pdf", ".epub", ".fb2", ".docx", ".odt", ".rtf", ".txt", ".md", ".html"}
     assert all(names.get(one, one[1:]) in words for one in offered)
+
+
+def shares(*moments: Snapshot) -> list[float]:
+    found = (re.search(r'aria-valuenow="(\d+)"', progress_html(one)) for one in moments)
+    return [float(one[1]) for one in found if one]
+
+
+def test_one_bar_runs_through_all_of_an_answer():
+    """Eight bars ran from 0 to 100, each followed by seconds of "0.0 s left"."""
+    moments = []
+    for number in range(1, 9):
+        step = ReadingStep(number, 8, "One", "passage", left_s=9.0 * (9 - number))
+        moments.append(Snapshot("prefill", reading=step))
+        for done in (0, 300, 600):
+            moments.append(Snapshot("prefill", reading=step, prefill=Prefill(done, 600, 1.0, 0.0)))
+    seen = shares(*moments)
+    assert seen == sorted(seen) and seen[0] == 0 and 90 < seen[-1] < 100
+    assert not any("0.0\u00a0s" in progress_html(one) for one in moments)
+
+
+def test_a_reading_that_is_done_has_no_seconds_left():
+    done = progress_html(Snapshot("prefill", prefill=Prefill(600, 600, 1.0, 0.0)))
+    assert "left" not in done and "600 of 600" in done
+
+
+def test_the_bar_of_one_part_of_several_is_its_own():
+    """A question goes to one of twelve parts: nothing of the others is read for it."""
+    step = ReadingStep(7, 12, "Seven")
+    assert shares(Snapshot("prefill", reading=step, prefill=Prefill(300, 600, 1.0, 3.0))) == [50]

@@ -134,6 +134,16 @@ WAITS = {
         ),
         ("Reading, 2 of 9", "72\u00a0s until all is told", "stop"),
     ),
+    "passages are read and asked": (
+        progress_html(
+            Snapshot(
+                "prefill",
+                reading=ReadingStep(2, 8, "Two", "passage", left_s=72.0),
+                prefill=Prefill(5, 9, 1.0, 3.0),
+            )
+        ),
+        ("Reading passage 2 of 8", "about 72\u00a0s left", "stop"),
+    ),
     "an answer is compared": (
         panel_html(PLAINLY, live=False, comparing=5, left_s=72.0),
         ("Plain decoding writes", "72\u00a0s left", "stop"),

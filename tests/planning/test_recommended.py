@@ -143,6 +143,20 @@ def test_passages_are_as_many_and_as_long_as_the_session_asks():
     assert first - written == pytest.approx(HEARD_PASSAGES * PASSAGE_TOKENS * 0.01), "eight are put in order"
 
 
+def test_what_passages_took_here_is_what_the_next_question_is_promised():
+    """26 s were promised and 71 s taken: the answers that are drawn of every passage were not counted."""
+    style = ReadingStyle(doubt=-5.0, consensus=16, verifier="any")
+    plan = offer_of("Qwen3-0.6B").plan
+    session = TimeEstimate(plan)
+    first = session.passages_s(style)
+    assert first > HEARD_PASSAGES * session.writing_s(40, PASSAGE_TOKENS), "a batch of each passage"
+    assert session.passages_s(style, 2) == pytest.approx(first / 4)
+    for _ in range(6):
+        session.passage_took(9.0)
+    assert session.passages_s(style) == pytest.approx(8 * 9.0)
+    assert session.passages_s(style, 3) == pytest.approx(27.0)
+
+
 def test_a_book_longer_than_the_context_is_read_in_parts():
     """Parts cost less than one long reading: attention grows with its square."""
     small = Settings(context_tokens=8192)
