@@ -24,6 +24,8 @@ _TABLE: dict[int, str | None] = {
 }
 _PLAIN = re.compile(r"[\n\t\x20-\x7e]*\Z")
 _EMPHASIS = re.compile(r"(?<![\w_])_(?=[^\s_])([^_]{1,300})(?<=\S)_(?![\w_])")
+# what a raised number is a power of, not the mark of a note: a symbol or a unit
+POWER = re.compile(r"(?:(?<![^\W_])(?!I)[^\W\d_]|(?<![^\W\d_])(?:[cdkm]m|sec|mol|kg))\Z")
 _RUN_OF_SPACE = re.compile(r"[ \t]+")
 # what UTF-8 read as Windows-1252 or Latin-1 leaves behind: â€™ Ã© Â« and their kind
 _MOJIBAKE = re.compile(r"â€[\x80-\xbf™œ\x9d˜¦“”]|Ã[\x80-\xbf¡-¿€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|Â[\xa0-\xbf]|ï»¿")

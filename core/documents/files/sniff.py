@@ -9,7 +9,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from core.documents.files.zipped import ARCHIVES, book_entries
+from core.documents.files.zipped import ARCHIVES, PICTURES, book_entries
 from core.errors import DocumentError
 from core.text.words import joined_sentences
 from core.text.words import translated as _
@@ -75,6 +75,7 @@ _USUAL = re.compile(
 _MHTML = re.compile(
     rb"\A(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?Content-Type:\s*(?:multipart/related|text/html)", re.I
 )
+_ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 _FB2 = re.compile(rb"<FictionBook\b")
 
 
@@ -91,6 +92,7 @@ def sniff(data: bytes, path: Path) -> str:
         return "pdf"
     if data[:5] == b"{\\rtf":
         return "rtf"
+    _refuse_protected(data, path)
     for offset, magic, what, remedy in _others():
         if data[offset : offset + len(magic)] == magic:
             raise _unsupported(path, what, remedy)
@@ -105,6 +107,18 @@ def sniff(data: bytes, path: Path) -> str:
             )
         raise _unsupported(path, _("a binary file"), supported())
     return _kind_of_text(data, path)
+
+
+def _refuse_protected(data: bytes, path: Path) -> None:
+    """What a password or a shop protects is called so: another program would not open it either."""
+    if data[:4] == b"\xd0\xcf\x11\xe0" and _ENCRYPTED_OFFICE in data:
+        open_it = _("Open it with its password and save it without one.")
+        raise _unsupported(path, _("a Word or Office document encrypted with a password"), open_it)
+    if data[60:68] == b"BOOKMOBI":
+        first = int.from_bytes(data[78:82], "big")
+        if int.from_bytes(data[first + 12 : first + 14], "big"):
+            elsewhere = _("Read it in the shop's own app, or get a copy without DRM.")
+            raise _unsupported(path, _("a DRM-protected Kindle book (MOBI or AZW)"), elsewhere)
 
 
 def _kind_of_text(data: bytes, path: Path) -> str:
@@ -209,7 +223,7 @@ def _archive(names: set[str], path: Path) -> str:
     """ "zip" when there is something in it that may be a book."""
     if book_entries(sorted(names)):
         return "zip"
-    if any(name.lower().endswith((".jpg", ".jpeg", ".png", ".webp", ".gif")) for name in names):
+    if any(name.lower().endswith(PICTURES) for name in names):
         said = _(
             "{name} is an archive of pictures (a comic, CBZ?) without text. Make a PDF of them with a text "
             "layer (OCRmyPDF can) and open that."

@@ -11,6 +11,8 @@ from core.text.words import translated as _
 BOOKS = (".epub", ".pdf", ".fb2", ".docx", ".odt", ".rtf", ".txt", ".md", ".html", ".htm", ".xhtml", ".mhtml")
 _BESIDES = ("readme", "license", "licence", "copying", "info", "about")
 ARCHIVES = (".zip", ".rar", ".7z", ".gz", ".tar", ".cbz")
+PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif")
+_COMIC_PAGES = 3  # beside so many pictures a readme alone is no book
 _LIMITS = ArchiveLimits(entry_bytes=256 << 20, read_bytes=256 << 20)
 
 
@@ -22,7 +24,8 @@ def book_entries(names: list[str]) -> list[str]:
         if name.lower().endswith(BOOKS) and not name.startswith("__MACOSX/") and "/." not in f"/{name}"
     ]
     books = [name for name in found if PurePosixPath(name).stem.lower() not in _BESIDES]
-    return books or found
+    comic = sum(name.lower().endswith(PICTURES) for name in names) >= _COMIC_PAGES
+    return books if books or comic else found
 
 
 def only_book(data: bytes, path: Path) -> tuple[bytes, str]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from lxml import etree
 from lxml import html as lxml_html
 
-from core.documents.files.clean import one_line, paragraph, repair_mojibake
+from core.documents.files.clean import POWER, one_line, paragraph, repair_mojibake
 from core.documents.files.decode import decode_markup
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.text.words import translated as _
@@ -258,7 +258,7 @@ class _Walker:
             self._parts.append("\t")
         elif tag == "img" and re.fullmatch(r"[A-Z“‘\"']{1,2}", (element.get("alt") or "").strip()):
             self._parts.append((element.get("alt") or "").strip())  # a drop capital drawn as a picture
-        self._text(_note_mark(element, tag) or element.text)
+        self._text(_note_mark(element, tag, self._parts[-1][-8:] if self._parts else "") or element.text)
 
     def end(self, element: etree._Element) -> None:
         tag = _tag(element)
@@ -322,8 +322,13 @@ def _holds_blocks(element: etree._Element) -> bool:
     return any(isinstance(child.tag, str) and _tag(child) in _FLUSH for child in element)
 
 
-def _note_mark(element: etree._Element, tag: str) -> str | None:
-    """ "[3]" for a raised 3 that refers to a note, so that it never melts into the word before it."""
+def _note_mark(element: etree._Element, tag: str, before: str) -> str | None:
+    """ "[3]" for a raised 3 that refers to a note, so that it never melts into the word before it; "^3" for a
+    power.
+    """
+    power = tag == "sup" and not len(element) and POWER.search(before)
+    if power and (element.text or "").strip().isdigit():
+        return f"^{(element.text or '').strip()}"
     if tag == "sup" and len(element) <= 1:
         found = _OWN_NOTES.match("".join(element.itertext()))
         if found and (len(element) == 0 or _tag(element[0]) == "a"):

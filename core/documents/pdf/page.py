@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 import pypdfium2
 import pypdfium2.raw as pdfium_c
 
+from core.documents.files.clean import POWER
+
 NOTE_OPEN, NOTE_CLOSE = "\ue000", "\ue001"  # around a raised note mark until its note is found
 _BREAK = re.compile(r"\r\n|\r|\n|\ufffe|\x02")
 _RAISED = re.compile(r"(?<=[^\s\d])(?:\d{1,3}|[*†‡§])(?=[\s.,;:!?)”’\"']|\Z)|\A(?:\d{1,3}|[*†‡§])(?=\s?\S)")
@@ -211,7 +213,7 @@ class PageText:
         for found in _RAISED.finditer(text):
             index = begin + found.start()
             if self._size(index) < 0.85 * size and self._origin(index)[1] > y + 0.1 * size:
-                edits.append((found.start(), found.end(), f"{NOTE_OPEN}{found.group()}{NOTE_CLOSE}"))
+                edits.append((found.start(), found.end(), _raised(text[: found.start()], found.group())))
         for found in _LETTERS.finditer(text) if self._glued else ():
             part = found.start() + self._glued.get(found.group().lower(), 0)
             if part > found.start() and self._apart(
@@ -312,6 +314,13 @@ class PageText:
         return list(zip(edges, edges[1:], strict=False))
 
 
+def _raised(before: str, mark: str) -> str:
+    """A raised mark behind a word refers to a note; a number behind a symbol or a unit is a power."""
+    if mark.isdigit() and POWER.search(before):
+        return f"^{mark}"
+    return f"{NOTE_OPEN}{mark}{NOTE_CLOSE}"
+
+
 def mirrored(lines: list[LinePiece], width: float) -> list[LinePiece]:
     """The lines of a page as seen in a mirror."""
     return [replace(line, x0=width - line.x1, x1=width - line.x0) for line in lines]
@@ -351,7 +360,7 @@ def _as_one(group: list[LinePiece]) -> LinePiece:
     text = ""
     for index, piece in enumerate(group):
         mark = re.fullmatch(r"\d{1,3}|[*†‡§]", piece.text) and piece.size < 0.85 * main.size
-        shown = f"{NOTE_OPEN}{piece.text}{NOTE_CLOSE}" if mark else piece.text
+        shown = _raised(text, piece.text) if mark else piece.text
         gap = piece.x0 - group[index - 1].x1 if index else 0.0
         least = _CJK_GAP_SIZES if re.search(f"{CJK}\\Z", text) and re.match(CJK, shown) else 0.12
         text += (" " if index and gap > least * main.size else "") + shown

@@ -355,8 +355,10 @@ def _title_page(blocks: list[Block], places: list[tuple[int, float]]) -> tuple[s
 
 
 def _looks_generated(title: str) -> bool:
-    """ "Microsoft Word - draft3.doc" and file names are no titles."""
+    """ "Microsoft Word - draft3.doc", file names and "???" are no titles."""
     lowered = title.lower()
-    return lowered.startswith(("microsoft word", "untitled", "document", "(anonymous)")) or lowered.endswith(
-        (".doc", ".docx", ".pdf", ".tex", ".dvi", ".indd", ".qxd")
+    return (
+        not any(map(str.isalnum, title))
+        or lowered.startswith(("microsoft word", "untitled", "document", "(anonymous)"))
+        or lowered.endswith((".doc", ".docx", ".pdf", ".tex", ".dvi", ".indd", ".qxd"))
     )

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from core.documents.document import READER_VERSION, Document, Section
 from core.documents.legible import is_legible
-from core.documents.structure.blocks import Block, Manuscript
+from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.documents.structure.body import Body
-from core.documents.structure.matter import gutenberg_cuts, gutenberg_fields
+from core.documents.structure.matter import gutenberg_books, gutenberg_fields
 from core.documents.structure.parts import SectionStart, even_parts
 from core.documents.structure.readings import best_parts
 from core.text.words import joined_sentences
@@ -32,8 +32,9 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
     text = _GAP.join(block.text for block in blocks)
     fields = gutenberg_fields(blocks)
     # "The Project Gutenberg eBook of ..."
-    own = "" if "project gutenberg" in manuscript.title.lower() else manuscript.title
-    title = own or fields.get("title", "") or manuscript.title or fallback_title
+    named = manuscript.title if any(map(str.isalnum, manuscript.title)) else ""  # not "???"
+    own = "" if "project gutenberg" in named.lower() else named
+    title = own or fields.get("title", "") or named or fallback_title
     parts = _parts(manuscript, blocks, title)
     ends = [part.start for part in parts[1:]] + [len(blocks)]
     sections = tuple(
@@ -89,16 +90,28 @@ def _page_starts(
 
 
 def _parts(manuscript: Manuscript, blocks: Sequence[Block], title: str) -> list[SectionStart]:
+    """The sections of the book, or of the books one behind the other, with the notices around them."""
     if not blocks:
         return [SectionStart(title, 1, 0, "chapter")]
-    body = Body(blocks, *gutenberg_cuts(blocks))
-    parts = best_parts(manuscript.marks, body) or even_parts(body, title)
+    parts: list[SectionStart] = []
+    end = 0
+    for first, last in gutenberg_books(blocks):
+        if first > end:
+            header = not parts
+            name = "Project Gutenberg header" if header else "Project Gutenberg licence"
+            parts.append(SectionStart(name, 1, end, "front" if header else "back"))
+        own = gutenberg_fields(blocks[end:first]).get("title", title) if end else title
+        parts += _parts_of_book(manuscript.marks, Body(blocks, first, last), own)
+        end = last
+    if end < len(blocks):
+        parts.append(SectionStart("Project Gutenberg licence", 1, end, "back"))
+    return parts
+
+
+def _parts_of_book(marks: list[ContentsEntry], body: Body, title: str) -> list[SectionStart]:
+    parts = best_parts(marks, body) or even_parts(body, title)
     if parts[0].start > body.first:
         parts.insert(0, _opening(body, parts[0].start, title))
-    if body.first:
-        parts.insert(0, SectionStart("Project Gutenberg header", 1, 0, "front"))
-    if body.last < len(blocks):
-        parts.append(SectionStart("Project Gutenberg licence", 1, body.last, "back"))
     return parts
 
 

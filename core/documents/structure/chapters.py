@@ -13,6 +13,7 @@ from core.documents.structure.body import Body
 from core.documents.structure.headings import Heading, read_heading
 
 _MAX_LINES = 3
+_MANY_BELOW_TWO = 4  # headings below two of the first level: then these are no chapters
 _SURE_ENTRIES = 5  # fewer lines that come again may do so by chance
 _LIST_GAP_CHARS = 80  # between two entries of a printed contents list: a name, a page number
 Numbered = tuple[int, Heading]  # a block and the heading it may be
@@ -64,7 +65,10 @@ def _chapter_level(headings: list[Block]) -> int | None:
     if count >= 3:
         return level
     members = Counter(block.heading for block in headings)
-    return next((level for level in sorted(members) if members[level] >= 2), None)
+    levels = [level for level in sorted(members) if members[level] >= 2]
+    if len(levels) > 1 and members[levels[0]] == 2 and members[levels[1]] >= _MANY_BELOW_TWO:
+        return levels[1]  # two parts, or a title and an appendix
+    return levels[0] if levels else None
 
 
 # ---- label lines in plain text ----

@@ -14,23 +14,49 @@ def _alternatives(words: str) -> str:
     return "|".join(_list(words))
 
 
-_PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte libro acto tomo atto
-    deel boek del bok osa część část часть книга том חלק"""
+_PART_NAMES = """book part volume vol act teil buch akt band livre partie acte tome parte livro libro acto
+    tomo atto deel boek del bok osa część část часть книга том חלק"""
 # a line with one of these is never a section inside a chapter
-_PLAIN_NAMES = """chapter chap kapitel chapitre capítulo capitulo capitolo hoofdstuk luku rozdział kapitola
-    глава κεφάλαιο bölüm fejezet chương פרק"""
+_PLAIN_NAMES = """chapter chap kapitel kapitlet chapitre capítulo capitulo capitolo hoofdstuk luku rozdział
+    kapitola глава κεφάλαιο bölüm fejezet chương פרק"""
 _OTHER_NAMES = """letter canto scene stave section lesson lecture tale fytte adventure brief abschnitt lettre
     carta письмо"""
 _PART_WORDS = frozenset(_PART_NAMES.split()) | set("卷巻部篇編")
 _CHAPTER_WORDS = frozenset(_PLAIN_NAMES.split()) | set("章回节節话話")
 _WORDS = _alternatives(f"{_PLAIN_NAMES} {_OTHER_NAMES} {_PART_NAMES}")
+# one, two, three: by which chapters are counted, a line for each language and form
+_COUNTED = """eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf
+    erste zweite dritte vierte fünfte sechste siebte achte neunte zehnte elfte zwölfte
+    erster zweiter dritter vierter fünfter sechster siebter achter neunter zehnter elfter zwölfter
+    erstes zweites drittes viertes fünftes sechstes siebtes achtes neuntes zehntes elftes zwölftes
+    premier deuxième troisième quatrième cinquième sixième septième huitième neuvième dixième onzième douzième
+    première seconde _ _ _ _ _ _ _ _ _ _
+    primero segundo tercero cuarto quinto sexto séptimo octavo noveno décimo undécimo duodécimo
+    primera segunda tercera cuarta quinta sexta séptima octava novena décima undécima duodécima
+    primo secondo terzo quarto quinto sesto settimo ottavo nono decimo undicesimo dodicesimo
+    prima seconda terza quarta quinta sesta settima ottava nona decima undicesima dodicesima
+    primeiro segundo terceiro quarto quinto sexto sétimo oitavo nono décimo _ _
+    primeira segunda terceira quarta quinta sexta sétima oitava nona décima _ _
+    een twee drie vier vijf zes zeven acht negen tien elf twaalf
+    eerste tweede derde vierde vijfde zesde zevende achtste negende tiende elfde twaalfde
+    ett två tre fyra fem sex sju åtta nio tio elva tolv
+    första andra tredje fjärde femte sjätte sjunde åttonde nionde tionde elfte tolfte
+    pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy dziewiąty dziesiąty jedenasty dwunasty
+    pierwsza druga trzecia czwarta piąta szósta siódma ósma dziewiąta dziesiąta jedenasta dwunasta
+    první druhá třetí čtvrtá pátá šestá sedmá osmá devátá desátá jedenáctá dvanáctá
+    первая вторая третья четвёртая пятая шестая седьмая восьмая девятая десятая одиннадцатая двенадцатая"""
+_NUMBER_OF = {
+    word: number
+    for line in _COUNTED.split("\n")
+    for number, word in enumerate(line.split(), 1)
+    if word != "_"
+}
 _NUMBER_WORDS = _alternatives(
-    """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    f"""one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
     seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred first second
     third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth
-    sixteenth seventeenth eighteenth nineteenth twentieth last the and erste[rs]? zweite[rs]? dritte[rs]?
-    vierte[rs]? premi[eè]re? deuxième seconde? troisième primer[ao]? segund[ao] tercer[ao]? prim[ao] terz[ao]
-    первая вторая третья четвёртая пятая шестая седьмая восьмая девятая десятая
+    sixteenth seventeenth eighteenth nineteenth twentieth last the and premi[eè]re primer tercer
+    {" ".join(sorted(_NUMBER_OF, key=len, reverse=True))}
     ראשון שני שלישי רביעי חמישי שישי שביעי שמיני תשיעי עשירי ראשונה שנייה"""
 )
 _ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
@@ -223,6 +249,8 @@ def _spelt(text: str) -> int | None:
             total += 10 * _TENS.index(word)
         elif word in _ORDINALS:
             total += _ORDINALS.index(word)
+        elif word in _NUMBER_OF:
+            total += _NUMBER_OF[word]
         elif word == "hundred":
             total = max(1, total) * 100
     return total or None

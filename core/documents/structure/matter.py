@@ -15,6 +15,9 @@ _FRONT = re.compile(
     r"illustrations|dedication|copyright.*|title ?page|half.?title.*|cover|epigraph|acknowledge?ments?|"
     r"about this (?:e-?text|e-?book|edition).*|(?:original )?transcriber.?s.? notes?.*|colophon|imprint|"
     r"also by .*|praise for .*|permissions|front ?matter|frontispiece|inhalt(?:sverzeichnis)?|impressum|"
+    r"inhaltsübersicht|(?:bild|abbildungs|abkürzungs|tabellen)verzeichnis|titelseite|widmung|danksagung(?:en)?|"
+    r"mentions légales|remerciements|dédicace|page de titre|couverture|du même auteur|"
+    r"(?:table|liste) des (?:illustrations|figures|tableaux|abréviations)|"
     r"table des matières|índice|indice|sumário|sommaire|目录|目次|оглавление|содержание|"
     r"the (?:full )?project gutenberg (?:e-?book|e-?text).*|landmarks|list of pages",
     re.I,
@@ -26,7 +29,12 @@ _BACK = re.compile(
     r"discussion questions|suggestions (?:to|for) (?:teachers|further reading|readers).*|"
     r"about the (?:author|publisher|translator).*|.*project gutenberg.*licen[cs]e.*|(?:the )?(?:full "
     r")?licen[cs]e|"
-    r"back ?matter|literatur(?:verzeichnis)?|register|stichwortverzeichnis|bibliographie|"
+    r"uncopyright|gnu (?:free|general|lesser).*licen[cs]e.*|creative commons.*|licen[cs]e agreement|"
+    r"anmerkungen|fußnoten|endnoten|quellen(?:verzeichnis|angaben)?|(?:sach|personen|namen)register|"
+    r"(?:über|zu) (?:den|die|der) autor(?:in|en)?|bildnachweise?|glossar|lizenz|weiterführende literatur|"
+    r"notes (?:de fin|de bas de page|et références)|références|index (?:des|général).*|lexique|crédits.*|"
+    r"à propos de l.auteur.*|ouvrages cités|licence d.utilisation|"
+    r"back ?matter|literatur(?:verzeichnis|hinweise)?|register|stichwortverzeichnis|bibliographie|"
     r"glossaire|bibliografía|bibliografia|errata|索引|参考文献|end of (?:the |this )?project gutenberg.*",
     re.I,
 )
@@ -56,6 +64,7 @@ _NOTICE_LINE = re.compile(
     r"by|posting date)\b",
     re.I,
 )
+_LEAST_BOOK_CHARS = 3000  # between two notices
 
 
 def kind_by_title(title: str) -> str | None:
@@ -71,7 +80,26 @@ def opens_the_book(title: str) -> bool:
     return bool(_OPENING.fullmatch(title.strip()))
 
 
-def gutenberg_cuts(blocks: Sequence[Block]) -> tuple[int, int]:
+def gutenberg_books(blocks: Sequence[Block]) -> list[tuple[int, int]]:
+    """(first block, first block behind it) of every book between its notices: one, unless a file holds
+    several with a notice each.
+    """
+    starts = [index for index, block in enumerate(blocks) if _marks_line(_GUTENBERG_START, block.text)]
+    ends = [index for index, block in enumerate(blocks) if _marks_line(_GUTENBERG_END, block.text)]
+    books = []
+    for start, following in zip(starts, [*starts[1:], len(blocks)], strict=False):
+        end = next((end for end in ends if start < end < following), None)
+        if end is not None and sum(len(block.text) for block in blocks[start + 1 : end]) > _LEAST_BOOK_CHARS:
+            books.append((start + 1, end))
+    return books if len(books) > 1 else [_cuts(blocks)]
+
+
+def _marks_line(pattern: re.Pattern[str], text: str) -> bool:
+    """The block has the line of stars that begins or ends a book; a short one, as such lines are."""
+    return len(text) < 600 and "gutenberg" in text.lower() and bool(pattern.search(text))
+
+
+def _cuts(blocks: Sequence[Block]) -> tuple[int, int]:
     """(first block after the Project Gutenberg header, first block of its closing licence); (0, len) when
     there is none.
     """

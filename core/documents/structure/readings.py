@@ -22,6 +22,7 @@ from core.documents.structure.parts import SectionStart, to_parts
 
 _SHORT_BOOK_WORDS = 3000  # a shorter text may well be one piece
 _USUAL_WORDS = (300, 20_000)  # of a chapter
+_SHORTEST_WORDS = 15  # of a chapter in a short text: shorter ones are rows of a table
 _LEAST_BELIEVABLE = 0.25  # below it even parts serve a reader better
 _NEAR_BLOCKS = 3  # a contents entry and the heading it means
 _MOST_OF_MATTER = 0.35  # of the book: a larger "Contents" or "Notes" is a chapter that nobody named
@@ -87,7 +88,7 @@ def _measured(parts: list[SectionStart], body: Body, labels: list[int]) -> Struc
         covered=min(1.0, (read + min(matter, read)) / max(1, body.total)),
         most=max(sizes, default=0) / max(1, read) if long else 0.0,
         missed=_missed(parts, [label for label in labels if label not in set_apart]),
-        usual_size=_usual_size(sizes) if long and sizes else 1.0,
+        usual_size=_usual_size(sizes, _USUAL_WORDS[0] if long else _SHORTEST_WORDS) if sizes else 1.0,
     )
 
 
@@ -124,8 +125,8 @@ def _missed(parts: list[SectionStart], labels: list[int]) -> float:
     return sum(label not in begun for label in labels) / len(labels)
 
 
-def _usual_size(sizes: list[int]) -> float:
+def _usual_size(sizes: list[int], least: int) -> float:
     """1 for chapters of a usual length, less the further their median is from it."""
-    least, most = _USUAL_WORDS
+    most = _USUAL_WORDS[1]
     middle = max(1.0, median(sizes))
     return 1 / (1 + abs(math.log(middle / min(max(middle, least), most))))
