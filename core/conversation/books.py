@@ -13,9 +13,11 @@ from typing import Generic, TypeVar
 
 from core.conversation.attention_tracker import PassageSpans, stretches
 from core.conversation.reading import ReadingPart, ReadingPlan, ReadingStyle, book_chapters, plan_reading
+from core.conversation.spoiler_guard import SpoilerGuard, allowed_text
 from core.documents.document import Document, Section
 from core.evidence.passages import Passage, book_passages
 from core.evidence.support import Evidence
+from core.request import Request
 from core.text.ranking import PartIndex
 from core.text.tokenizer import Tokenizer
 
@@ -122,6 +124,13 @@ class BookCache:
         return self._indexes.get(
             (book.sha256, parts), lambda: PartIndex([passage(book, part) for part in parts])
         )
+
+    def guard(self, ask: Request) -> SpoilerGuard | None:
+        """What an answer to this question is held against, where not all of the book may be read for it."""
+        allowed = allowed_text(ask) if ask.question is not None else None
+        if allowed is None:
+            return None
+        return SpoilerGuard(allowed, ask.question, self.evidence(allowed), by_words=not ask.instructions)
 
     def evidence(self, book: Document) -> Evidence:
         """The book's passages, ranked. They belong to the text, not to the file."""

@@ -9,6 +9,7 @@ from core.conversation.followups import looked_up
 from core.conversation.part_summaries import PartSummary, labelled_text
 from core.conversation.reading import ReadingPart, ReadingPlan
 from core.conversation.services import Responder, Services
+from core.conversation.spoiler_guard import guarded_answer
 from core.documents.document import Document
 from core.events import Event, ReadingStep
 from core.request import Request
@@ -40,7 +41,8 @@ class ChunkedAnswering(Responder):
             yield ReadingStep(1, 1, source)
             text = self._encoded(self._within_room(known, ask.instructions))
             question = with_instructions(asked(self._style, ask.question), ask.instructions)
-            done = yield from self._turns.turn(run, notes_key(ask), text, question)
+            answer = self._turns.turn(run, notes_key(ask), text, question)
+            done = yield from guarded_answer(answer, self._books.guard(ask))
             yield self._turns.finished(done, plan=plan, sources=(source,))
             return
         notes: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ class ChunkedAnswering(Responder):
         self._conversations.memory(ask).part = part
         yield ReadingStep(plan.parts.index(part) + 1, len(plan.parts), part.label)
         memo = self._memo(known)
-        done = yield from self._turns.turn(
+        answer = self._turns.turn(
             run,
             part_key(ask, part),
             self._books.ids(ask.book, part),
@@ -59,6 +61,7 @@ class ChunkedAnswering(Responder):
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
+        done = yield from guarded_answer(answer, self._books.guard(ask))
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
         if done.reason == "user" and not done.token_ids:
             sources = ()  # a note says how far the reading came

@@ -36,6 +36,7 @@ from core.conversation.part_summaries import PartSummaryStore
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
 from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.services import Services
+from core.conversation.spoiler_guard import guarded_answer, named_up_to
 from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
 from core.conversation.time_estimates import TimeEstimate
@@ -126,11 +127,16 @@ class Session:
         if ask.book is None:
             yield from self._talk(AnswerRun(ask, params, should_stop))
             return
-        whole, run = (
-            ask.book,
-            AnswerRun(replace(ask, book=ask.book.up_to(ask.spoiler_limit)), params, should_stop),
-        )
-        ask, plan, english = run.ask, self._plan_for(run), english_only(self._style, ask.question)
+        run = AnswerRun(replace(ask, book=ask.book.up_to(ask.spoiler_limit)), params, should_stop)
+        events = self._about_book(run, ask.book)
+        if ask.spoiler_limit is not None:
+            events = named_up_to(events, ask.spoiler_limit, len(book_chapters(run.ask.book)))
+        yield from events
+
+    def _about_book(self, run: AnswerRun, whole: Document) -> Iterator[Event]:
+        """The events of an answer about a book, which is `whole` without its limit."""
+        ask, plan = run.ask, self._plan_for(run)
+        english = english_only(self._style, ask.question)
         plan = replace(plan, notes=(*plan.notes, *english))
         kind = asked_of_whole(ask.question, ask.book.title) if ask.question else None
         if kind and (plan.mode != "full" or self._style.passages and ask.reading_mode != "full"):
@@ -336,7 +342,7 @@ class Session:
             question = quoting(self._style, in_language_of(ask.book.text, self._style, wish))
         question = with_instructions(question, ask.instructions)
         text = self._books.ids(ask.book, part)
-        done = yield from self._turns.turn(
+        answer = self._turns.turn(
             run,
             part_key(ask, part),
             text,
@@ -344,6 +350,7 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
+        done = yield from guarded_answer(answer, self._books.guard(ask))
         if ask.question is None and done.reason != "user":
             yield from self._summaries.held(run, plan, question, done)
             return
