@@ -9,7 +9,6 @@ from dataclasses import replace
 from app.desk.books import OpenBooks
 from app.desk.store import Store
 from app.store.history import History
-from core.text.words import translated as _
 
 TITLE_CHARS = 120
 
@@ -37,7 +36,7 @@ class Conversations:
         if self._store.refuse_while_moving() or not there:
             return False
         talk = self._store.state.conversation_id
-        self._books.open_conversation(self._history.fork(talk, number, _("Fork of “{title}”")))
+        self._books.open_conversation(self._history.fork(talk, number))
         return True
 
     def ask_otherwise(self, number: int) -> None:

@@ -4,6 +4,7 @@ of pages.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -77,6 +78,25 @@ class Instance:
         """Gives the folder free."""
         self._file.unlink(missing_ok=True)
         self._lock.release()
+
+
+def kept_port(preferred: int, file: Path) -> int:
+    """The port that was used last in place of the `preferred` one, as long as it is free: bookmarks and the
+    addresses of other programs stay. `file` keeps it. 0: any free port, which is not kept.
+    """
+    if not preferred:
+        return free_port(0)
+    try:
+        before = json.loads(file.read_text(encoding="utf-8")).get(str(preferred), preferred)
+    except (OSError, ValueError, AttributeError):
+        before = preferred
+    before = before if isinstance(before, int) and 0 < before < 65536 else preferred
+    found = free_port(before)
+    if found != before:
+        found = free_port(preferred)
+    with contextlib.suppress(OSError):  # on a full disk it is the next start's trouble
+        write_private(file, json.dumps({str(preferred): found}))
+    return found
 
 
 def free_port(preferred: int) -> int:

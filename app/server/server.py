@@ -16,7 +16,7 @@ from app.api.key import ApiKey
 from app.desk.assembly import AppServices
 from app.errors import guarded
 from app.host import logs
-from app.host.instance import Address, free_port
+from app.host.instance import Address, kept_port
 from app.host.secrets import Keys
 from app.render.templating import render
 from app.server.gradio_internals import broken, calm_server, end_queue, launch_options, without_stub_files
@@ -125,7 +125,7 @@ class Server:
 
         settings = self._settings
         self._blocks = build_page(self._parts)
-        self.port = free_port(settings.port)
+        self.port = kept_port(settings.port, paths.subdir("run") / "port.json")
         address = Address(self.port, self._keys.secret, os.getpid())
         self._blocks.queue(default_concurrency_limit=None, api_open=False).launch(
             server_name="127.0.0.1",

@@ -21,7 +21,7 @@ from app.store.unwritten import UnwrittenAnswer
 from core.request import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
 from core.text.renamed import renamed
-from core.text.words import joined_sentences
+from core.text.words import Message, joined_sentences
 from core.text.words import translated as _
 
 
@@ -171,9 +171,9 @@ class History:
                 (*chosen, conversation_id, number),
             )
 
-    def fork(self, conversation_id: str, number: int, title: str) -> str:
-        """A copy of the conversation up to and with its turn `number`, named by `title` (with {title} for the
-        name it has). Returns its id.
+    def fork(self, conversation_id: str, number: int) -> str:
+        """A copy of the conversation up to and with its turn `number`; the first question that is asked in it
+        names it. Returns its id.
         """
         with self.together():
             (book_id, before, spoiler_limit) = self._db.execute(
@@ -186,7 +186,7 @@ class History:
                 "WHERE conversation_id = ? AND number <= ?",
                 (made.id, conversation_id, number),
             )
-            self.rename(made.id, _title(title.format(title=from_text(before))))
+            self.rename(made.id, _title(_("Fork of “{title}”").format(title=from_text(before))))
         return made.id
 
     def add(
@@ -198,7 +198,7 @@ class History:
         state: str = "finished",
         extra: dict | None = None,
     ) -> int:
-        """Appends a turn and returns its number. The first question names the conversation."""
+        """Appends a turn and returns its number. The first question names the conversation, or the fork."""
         with self._lock:
             (number,) = self._db.execute(
                 "SELECT COALESCE(MAX(number), 0) + 1 FROM turns WHERE conversation_id = ?", (conversation_id,)
@@ -211,7 +211,7 @@ class History:
             self._db.execute(
                 "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
             )
-            if role == "user" and number == 1:
+            if role == "user" and (number == 1 or _is_fork(self.title(conversation_id))):
                 self.rename(conversation_id, _title(text))
         return number
 
@@ -432,6 +432,11 @@ class History:
 def new_id() -> str:
     """What no conversation is called yet."""
     return uuid.uuid4().hex
+
+
+def _is_fork(title: str) -> bool:
+    """Whether that is the name which a fork has before anything is asked in it."""
+    return isinstance(title, Message) and title.template == "Fork of “{title}”"
 
 
 def _title(text: str) -> str:

@@ -36,10 +36,16 @@
     dialog().showModal();
     inside(text ? "title" : "text").focus();
   };
+  // of a text without a title: its beginning, up to a word's end
+  const firstWords = (text) => {
+    const line = text.trim().split("\n")[0].trim().replace(/\s+/g, " ");
+    const cut = line.slice(0, 48);
+    return line.length <= 48 ? line : `${cut.includes(" ") ? cut.slice(0, cut.lastIndexOf(" ")) : cut}\u2026`;
+  };
   const read = () => {
     const text = inside("text").value;
     if (!text.trim()) { inside("text").focus(); return; }
-    const title = inside("title").value.trim() || inside("title").placeholder;
+    const title = inside("title").value.trim() || firstWords(text) || inside("title").placeholder;
     dialog().close();
     take(new File(["\ufeff", text], "pasted.txt", { type: "text/plain" }), title);
   };

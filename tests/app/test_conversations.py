@@ -99,15 +99,26 @@ def test_a_fork_goes_on_from_a_turn_and_leaves_the_rest_alone(desk):
     again(desk, "Three?", "Third answer.")
     desk.actions.dispatch({"act": "fork", "value": "4"})
     assert desk.state.conversation_id != first and texts(desk) == ["One?", ANSWER, "Two?", "Second answer."]
+    assert titles(desk)[0] == "Fork of “One?”"
     again(desk, "Or else?", "Another third.")
-    assert [said.question for said in desk.engine.asked[-1].history] == ["One?", "Two?"]
+    assert titles(desk)[0] == "Or else?", "three forks of one question were called alike"
+    again(desk, "And then?")
+    assert titles(desk)[0] == "Or else?"
+    assert [said.question for said in desk.engine.asked[-1].history] == ["One?", "Two?", "Or else?"]
     assert desk.engine.asked[-1].history[0].ids, "the ids go along: the prefix is in the cache"
     desk.actions.dispatch({"act": "talk", "id": first})
     assert texts(desk)[-2:] == ["Three?", "Third answer."]
-    assert any(title.startswith("Fork of “One?”") for title in titles(desk))
     before = desk.state.conversation_id
     desk.actions.dispatch({"act": "fork", "value": "99"})
     assert desk.state.conversation_id == before
+
+
+def test_a_fork_with_a_name_of_its_own_keeps_it(desk):
+    ask(desk, "One?")
+    desk.actions.dispatch({"act": "fork", "value": "2"})
+    desk.actions.dispatch({"act": "rename-talk", "id": desk.state.conversation_id, "text": "Mine"})
+    again(desk, "Two?")
+    assert "Mine" in titles(desk) and "Two?" not in titles(desk)
 
 
 def test_a_fork_keeps_the_limit(desk):

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from app.host.instance import Address, Instance, free_port
+from app.host.instance import Address, Instance, free_port, kept_port
 
 
 def test_a_second_start_finds_the_first_and_the_lock_ends_with_it(tmp_path):
@@ -56,6 +56,36 @@ def test_a_port_in_use_is_left_alone():
         other.listen()
         taken = other.getsockname()[1]
         assert free_port(taken) != taken
+
+
+def test_one_port_is_kept_where_the_wished_one_was_taken_once(tmp_path):
+    """A bookmark and another program's address led nowhere after the next start."""
+    file = tmp_path / "port.json"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        wished = other.getsockname()[1]
+        found = kept_port(wished, file)
+        assert found != wished and kept_port(wished, file) == found
+    assert kept_port(wished, file) == found, "the wished one is free again, but nobody looks there"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", found))
+        other.listen()
+        assert kept_port(wished, file) == wished
+    assert kept_port(wished, file) == wished
+
+
+@pytest.mark.parametrize("kept", ["", "[]", '{"7860": "x"}', '{"7860": 99999999}'])
+def test_a_damaged_record_of_the_port_is_passed_over(tmp_path, kept):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        wished = other.getsockname()[1]
+    (tmp_path / "port.json").write_text(kept.replace("7860", str(wished)))
+    assert kept_port(wished, tmp_path / "port.json") == wished
+
+
+def test_any_port_is_not_kept(tmp_path):
+    assert kept_port(0, tmp_path / "port.json") and not (tmp_path / "port.json").exists()
 
 
 def test_a_port_that_the_system_keeps_for_itself_is_left_alone(monkeypatch):

@@ -162,7 +162,7 @@ def test_a_summary_that_was_asked_for_and_the_conversation_named_by_it(history):
     assert question.text == "Summarise chapters 3 to 5", "what the engine and the search read"
     wanted = "Kapitel 3 bis 5 zusammenfassen"
     assert wanted in seen("de", lambda: regions.turn_html(question))
-    forked = history.fork(talk, 2, _("Fork of “{title}”"))
+    forked = history.fork(talk, 2)
     titles = {one.id: one.title for one in history.conversations("book")}
     with in_language("de"):
         assert (localized(titles[talk]), localized(titles[forked])) == (wanted, f"Abzweig von „{wanted}“")

@@ -32,7 +32,7 @@ from tests.support.fake_runtime import FakeRuntime
 engine = FakeRuntime(pace=0.05, summary=sys.argv[2])
 readers = Readers(lambda path, **_more: read_document(path), lambda *_a, **_k: b"", lambda: True)
 desk = make_services(engine, models=Models(Settings(), look=imagined_hardware), readers=readers)
-served.free_port = lambda _preferred: int(sys.argv[1])
+served.kept_port = lambda _preferred, _file: int(sys.argv[1])
 server = Server(desk, Settings(), keys=kept_keys(paths.subdir("run")))
 print(main.fresh_url(server.start()), flush=True)
 engine.start()

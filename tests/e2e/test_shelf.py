@@ -120,6 +120,19 @@ def test_pasted_text_is_a_book(shelf):
     assert desk.books.current.text.startswith("Notes"), "a byte order mark is no text"
 
 
+def test_a_pasted_text_without_a_title_is_called_by_its_first_words(shelf):
+    """Every one was “Untitled text”."""
+    page, desk = shelf
+    page.click("[data-paste]")
+    page.fill(
+        "[data-pasted-text]", "The keeper of the harbour writes the log by hand every evening.\n\n" + PASTED
+    )
+    page.click("[data-pasted-read]")
+    page.wait_for_selector(".card h2:has-text('The keeper of the harbour writes the log by')")
+    wait_until(lambda: desk.state.opening is None)
+    assert desk.books.current.title == "The keeper of the harbour writes the log by…"
+
+
 def test_a_long_text_pasted_anywhere_is_offered_to_be_read(shelf):
     page, _desk = shelf
     page.evaluate(
