@@ -65,7 +65,9 @@ class Api:
         return guarded
 
     def _names(self) -> dict[str, str]:
-        return model_names(self._engine.model_name, self._library.entries())
+        return model_names(
+            self._engine.model_name, [one for one in self._library.entries() if not one.missing]
+        )
 
     async def _models(self, _request: Request) -> Response:
         names = await run_in_threadpool(self._names)

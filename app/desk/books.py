@@ -36,8 +36,8 @@ class OpenBooks:
 
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk."""
-        if entries := self._library.entries():
-            self.select(entries[0].id)
+        if there := [one for one in self._library.entries() if not one.missing]:
+            self.select(there[0].id)
 
     def select(self, book_id: str) -> None:
         """Opens a book of the shelf with its newest conversation. What is answered elsewhere goes on."""
@@ -47,7 +47,11 @@ class OpenBooks:
             self._library.touch(book_id)
             book = self._library.get(book_id)
         except KeyError:
-            words = _("The text of that book is gone or damaged. Drop its file again to read it.")
+            words = _(
+                "The text of that book is gone or damaged. Drop its file again to read it: its conversations "
+                "are kept."
+            )
+            self._library.lost()
             self._store.say(words)
             return
         talks = self._history.conversations(book_id)

@@ -69,6 +69,7 @@ class BookTools:
                 "chapters": one.chapters,
             }
             for one in self._library.entries()
+            if not one.missing
         ]
         return {"books": books}
 

@@ -38,6 +38,7 @@ class BookEntry:
     chapters: int
     opened: float
     tokens: int = 0  # of its text, for the model that read it last
+    missing: bool = False  # its text is no longer in the data folder
 
 
 class Library:
@@ -52,21 +53,32 @@ class Library:
         # the newest few, so that switching books is instant
         self._open: dict[str, Document] = {}
         self._marked: dict[str, float] = {}  # when a book was taken off the shelf
-        self._newest = max((entry.opened for entry in self.entries()), default=0.0)
+        # what is known of each book, beside the folder of books: with that gone, the shelf still has them
+        self._index = root.parent / f"{root.name}.json"
+        self._known = _read_index(self._index)
+        entries = self.entries()
+        self._newest = max((entry.opened for entry in entries), default=0.0)
+        if new := {entry.id: entry for entry in entries if entry.id not in self._known}:
+            self._known |= new
+            self._write_index()
         self.shelf_version = 0  # rises with every change of what the shelf shows
         self.summaries_version = 0  # rises with every change of a kept summary
 
     def entries(self) -> list[BookEntry]:
         """All books, the one opened last first. A damaged entry is made anew from the book; where that is
-        damaged too, the book is skipped and logged.
+        damaged too, the book is `missing`, as one whose files are gone is.
         """
-        folders = (one for one in self._root.glob("*") if BOOK_ID.fullmatch(one.name))
-        found = [self._entry(one) for one in folders if not (one / _FORGOTTEN).exists()]
-        return sorted(filter(None, found), key=lambda entry: -entry.opened)
+        folders = [one for one in self._root.glob("*") if BOOK_ID.fullmatch(one.name)]
+        gone = {one.name for one in folders if (one / _FORGOTTEN).exists()}
+        found = {one.name: entry for one in folders if one.name not in gone and (entry := self._entry(one))}
+        for name in set(self._known) - set(found) - gone:
+            found[name] = replace(self._known[name], missing=True)
+        return sorted(found.values(), key=lambda entry: -entry.opened)
 
     def _entry(self, folder: Path) -> BookEntry | None:
         if stored := self._stored_entry(folder):
-            return stored
+            there = folder.name in self._open or (folder / "book.json").is_file()
+            return stored if there else replace(stored, missing=True)
         log.warning("unreadable library entry in %s", folder)
         try:
             entry = _entry_of(self.get(folder.name), opened=(folder / "book.json").stat().st_mtime)
@@ -218,6 +230,8 @@ class Library:
             folder = self._folder(book_id)
             if folder.is_dir():  # with what a killed app left half-written
                 shutil.rmtree(folder)
+            if self._known.pop(book_id, None):
+                self._write_index()
 
     def _folder(self, book_id: str) -> Path:
         # the id comes from the browser: it must not name a path
@@ -230,8 +244,20 @@ class Library:
         before = self._stored_entry(self._folder(document.sha256))
         entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
         _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
+        self._known[entry.id] = entry
+        self._write_index()
         self.shelf_version += 1
         return entry
+
+    def _write_index(self) -> None:
+        """A disk that does not take it costs what it is for alone."""
+        with self._lock, contextlib.suppress(OSError):
+            _write(self._index, {name: asdict(entry) for name, entry in self._known.items()})
+
+    def lost(self) -> None:
+        """Notes that a book's files are gone, so that the shelf is looked at anew."""
+        with self._lock:
+            self.shelf_version += 1
 
     def _remember(self, document: Document) -> None:
         self._open.pop(document.sha256, None)
@@ -253,12 +279,21 @@ def _entry_of(document: Document, *, opened: float, tokens: int = 0) -> BookEntr
     )
 
 
+def _read_index(path: Path) -> dict[str, BookEntry]:
+    """The entries of all books by their ids; none where there is no file, or a damaged one."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return {name: _checked(one) for name, one in stored.items() if BOOK_ID.fullmatch(name)}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
 def _checked(stored: dict) -> BookEntry:
     """The entry as it was stored, without what a newer version added. Raises TypeError for another form."""
     entry = BookEntry(**{one.name: stored[one.name] for one in fields(BookEntry) if one.name in stored})
     for one in fields(BookEntry):
         value = getattr(entry, one.name)
-        if not isinstance(value, {"str": str, "int": int, "float": int | float}[one.type]):
+        if not isinstance(value, {"str": str, "int": int, "float": int | float, "bool": bool}[one.type]):
             raise TypeError(f"{one.name} is {value!r}")
     return entry
 

@@ -39,7 +39,7 @@ def guard(question: str, limit: int | None = 2) -> SpoilerGuard:
     ("question", "said", "known"),
     [
         ("Who is Mr. Hyde really?", "Dr. Jekyll.", 3),
-        ("Who is Mr. Hyde really?", "Mr. Hyde is really Dr. Jekyll.", 3),
+        ("Who is Mr. Hyde really?", "Mr. Hyde is really Dr. Jekyll.", None),
         ("What happens?", "Hyde was in truth Jekyll, changed by a potion.", None),
         ("Who was killed?", "Carew was killed with a cane.", 3),
         ("When was it?", "It was in October 1885.", None),
