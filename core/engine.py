@@ -327,11 +327,12 @@ class Engine:
             with torch.inference_mode():
                 length = next(steps, None)
             if length is None:
-                return
+                break
             context.cache.advance(length - context.cache.length)
             context.cache.commit(length)
             context.hold(ids)
             yield Prefill(0, len(ids) - length, self._clock() - started, None, length, length - known)
+        context.drop_what_is_cut()
 
     def _prefill(
         self, context: Context, ids: Sequence[int], refresh: Refresh, should_stop: Callable[[], bool]
@@ -347,6 +348,8 @@ class Engine:
         for first, end in ((start, book_end), (book_end, len(ids))):
             if context.cache.length != first:
                 return
+            if first == context.book_tokens:
+                context.cache.remember()  # the next question about the book begins here
             tap = refresh.tap if end == len(ids) else None
             for fed in self._feed(context, ids[:end], tap, should_stop):
                 elapsed, done = self._clock() - started, first - start + fed

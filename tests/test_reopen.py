@@ -72,6 +72,34 @@ def test_a_model_with_windows_goes_on_from_disk_and_over_another_question(
         )
 
 
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_where_windows_are_lacking_on_disk_the_book_is_read_anew(tmp_path, harm: str):
+    made = reopened(tmp_path, family="gemma3_text")
+    answer, _, _, context = ask(made)
+    save(made, context)
+    (file,) = tmp_path.rglob("windows-*.kv")
+    if harm == "gone":
+        file.unlink()
+    else:
+        data = bytearray(file.read_bytes())
+        data[-40] ^= 1
+        file.write_bytes(data)
+    again, _, end, _ = ask(reopened(tmp_path, family="gemma3_text"))
+    assert (again, end.stats.snapshot_tokens) == (answer, 0)
+
+
+def test_a_book_of_a_model_with_windows_that_was_loaded_in_part_is_as_it_was(tmp_path):
+    """Rows without what windows held at their end are no place to go on from."""
+    made = reopened(tmp_path, family="gemma3_text")
+    answer, _, _, context = ask(made)
+    save(made, context)
+    other = reopened(tmp_path, family="gemma3_text")
+    looks = iter([False])  # before the first block; then somebody stops it
+    _, _, end, context = ask(other, should_stop=lambda: next(looks, True))
+    assert (end.reason, context.cache.length, context.ids) == ("user", 0, [])
+    assert ask(other, context=context)[0] == answer
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_a_reopened_book_is_not_prefilled_and_answers_the_same(tmp_path, mode: str, dtype: torch.dtype):

@@ -28,7 +28,15 @@ from core.planning.budget import (
     WORK_DECODE,
     WORK_PREFILL,
 )
-from core.planning.layout import OVERRUN, held_tokens, multiple, spare_rows, sweep_step, swept_tokens
+from core.planning.layout import (
+    OVERRUN,
+    WINDOW_ROOM,
+    held_tokens,
+    multiple,
+    spare_rows,
+    sweep_step,
+    swept_tokens,
+)
 from core.planning.plan import Plan
 from core.text.words import GB
 from core.text.words import translated as _
@@ -84,9 +92,13 @@ class CacheFactory:
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
             )
             how = {"block_tokens": block_tokens, "dtype": kv_type(plan)}
-            return with_windows(shape, FullKVCache(shape.of_full, tokens, self._backend, **how))
+            return with_windows(
+                shape, FullKVCache(shape.of_full, tokens, self._backend, **how), room=WINDOW_ROOM
+            )
         how = {"staging_blocks": plan.staging_blocks, "swept": self._swept(tokens)}
-        return with_windows(shape, OffloadedKVCache(shape.of_full, tokens, self._backend, **sizes, **how))
+        return with_windows(
+            shape, OffloadedKVCache(shape.of_full, tokens, self._backend, **sizes, **how), room=WINDOW_ROOM
+        )
 
     def _away(self, capacity: int) -> dict[str, Any] | None:
         """What decides how much of a cache lies in host memory; None where nothing does."""

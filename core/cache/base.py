@@ -220,6 +220,14 @@ class TargetKVCache(KVCache, Protocol):
         """Layers whose chunks in a segment come by `attend_later`; a cache without any lacks that verb."""
         ...
 
+    def resumable(self, length: int) -> int:
+        """The largest length up to `length` that `rollback` can go to."""
+        ...
+
+    def remember(self) -> None:
+        """The conversation will come back to the present length."""
+        ...
+
     def begin_segment(self) -> None:
         """The rows up to the next `advance` come layer by layer, in chunks."""
         ...

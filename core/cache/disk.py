@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 1024  # of a book in one file
 SUFFIX, PART = ".kv", ".part"
+WINDOWS = "windows-"  # how the names of files begin that hold no block
 RESERVE_BYTES = 2 * GB  # stays free on the disk whatever the quota says
 # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
 _AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB
@@ -74,7 +75,8 @@ class SnapshotFolder:
         found: dict[str, StoredBook] = {}
         for path, size, _ in self._files():
             before = found.get(path.parent.name, StoredBook())
-            own = BLOCK_TOKENS if path.parent.parent.name == model_name else 0
+            is_block = not path.name.startswith(WINDOWS)
+            own = BLOCK_TOKENS if is_block and path.parent.parent.name == model_name else 0
             found[path.parent.name] = StoredBook(before.bytes + size, before.tokens + own)
         return found
 

@@ -91,6 +91,13 @@ class FullKVCache:
         """See TargetKVCache."""
         target.copy_chunks(self.store, chunks, chunk)
 
+    def resumable(self, length: int) -> int:
+        """See TargetKVCache. Every prefix is kept."""
+        return length
+
+    def remember(self) -> None:
+        """See TargetKVCache. Every prefix is kept."""
+
     def begin_segment(self) -> None:
         """See TargetKVCache. All is in place."""
 

@@ -15,15 +15,16 @@ import torch
 from core.backend.base import Backend, ScoreRequest
 from core.cache.base import InPlaceRows, KeyHook, KVShape, KVStore, TargetKVCache, Witness
 from core.cache.retrieval import RetrievalKVCache
-from core.cache.windows import WindowRows
+from core.cache.windows import KeptWindows, WindowRows
 
 
-def with_windows(shape: KVShape, full: TargetKVCache) -> TargetKVCache:
-    """A cache for a model of `shape`, of which `full` holds the layers that see every token."""
+def with_windows(shape: KVShape, full: TargetKVCache, *, room: int) -> TargetKVCache:
+    """A cache for a model of `shape`, of which `full` holds the layers that see every token; `room` rows may
+    lie behind a window.
+    """
     if not shape.windowed:
         return full
-    windows = WindowRows(shape, full.backend, room=full.capacity - shape.window, dtype=full.dtype)
-    return LayeredKVCache(shape, full, windows)
+    return LayeredKVCache(shape, full, WindowRows(shape, full.backend, room=room))
 
 
 def retrieval_over(
@@ -39,11 +40,13 @@ class _Layered:
     """What both of them do. `full` counts the rows."""
 
     rotates_on_read = False
+    _in_segment = False
 
     def __init__(
         self, shape: KVShape, backend: Backend, full: TargetKVCache | RetrievalKVCache, windows: WindowRows
     ) -> None:
-        self.shape, self.backend, self.full, self.windows = shape, backend, full, windows
+        self.of_model, self.shape = shape, shape.of_full
+        self.backend, self.full, self.windows = backend, full, windows
         self._seeing_all = shape.seeing_all
         self._place = {layer: place for place, layer in enumerate(self._seeing_all)}
         self._window_place = {layer: place for place, layer in enumerate(shape.windowed)}
@@ -80,7 +83,7 @@ class _Layered:
         if layer in self._place:
             return self.full.attend(self._place[layer], q, k, v, offset=offset)
         start = self.length + offset
-        if layer == self._first:
+        if layer == self._first and not self._in_segment:
             self.windows.make_room(min(self.committed, start), start + k.shape[0])
         return self.windows.attend(self._window_place[layer], q, k, v, start=start)
 
@@ -112,14 +115,22 @@ class _Layered:
 
 
 class LayeredKVCache(_Layered):
-    """See TargetKVCache. Whoever watches is shown the layers that see every token: an observer, which scores
-    for a retrieval cache, by their places among these; a witness by their numbers.
+    """See TargetKVCache. Its rows, shape and observers are those of the layers that see every token, by their
+    places among these; a witness is told their numbers.
+
+    What a window lost does not come back, so two copies of windows are kept: from before the segment at work,
+    which may be stopped, and from where somebody said that he will return (`remember`).
     """
 
     def __init__(self, shape: KVShape, full: TargetKVCache, windows: WindowRows) -> None:
         super().__init__(shape, full.backend, full, windows)
         self.dtype, self.block_tokens = full.dtype, full.block_tokens
         self._witness: Witness | None = None
+        self._before: KeptWindows | None = None
+        self._remembered: KeptWindows | None = None
+        self._entered = False  # whether the first layer of a segment has begun
+        self._held = 0  # the length up to which windows were fed,
+        self._fed = False  # and whether the pass at work feeds them
 
     @property
     def observer(self) -> KeyHook | None:
@@ -160,7 +171,8 @@ class LayeredKVCache(_Layered):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.full.nbytes + self.windows.store.nbytes
+        kept = sum(one.nbytes for one in (self._before, self._remembered) if one is not None)
+        return self.full.nbytes + self.windows.store.nbytes + kept
 
     @property
     def bytes_moved(self) -> int:
@@ -174,12 +186,88 @@ class LayeredKVCache(_Layered):
 
     def begin_segment(self) -> None:
         """See TargetKVCache."""
+        self._break_off()
+        self._before, self._in_segment = self.windows.kept_at(self.length), True
+        self._entered = False
         self.full.begin_segment()
+
+    def _break_off(self) -> None:
+        """A segment that did not get to its end leaves nothing."""
+        if self._in_segment:
+            self.windows.put_back(self._before)
+        self._before, self._in_segment, self._entered = None, False, False
+
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
+        """See KVCache."""
+        if layer == offset == 0:
+            if self._entered:  # another pass, where a segment was stopped
+                self._break_off()
+            self._entered = self._in_segment
+        self._fed = True
+        return super().attend(layer, q, k, v, offset=offset)
+
+    def advance(self, n: int) -> None:
+        """See KVCache."""
+        super().advance(n)
+        self._before, self._in_segment, self._entered = None, False, False
+        if self._fed:
+            self._held = self.length
+        self._fed = False
+
+    def remember(self) -> None:
+        """See TargetKVCache."""
+        if self._remembered is None or self._remembered.end != self.length:
+            self._remembered = self.windows.kept_at(self.length)
+
+    def resumable(self, length: int) -> int:
+        """See TargetKVCache."""
+        self._break_off()
+        length = min(length, self._held)
+        if length >= self.windows.oldest:
+            return length
+        kept = self._remembered
+        return kept.end if kept is not None and kept.end <= length else 0
+
+    def rollback(self, length: int) -> None:
+        """See KVCache."""
+        self._break_off()
+        if length < self.windows.oldest:
+            if length == 0:
+                self.windows.reset()
+            elif self._remembered is not None and self._remembered.end == length:
+                self.windows.put_back(self._remembered)
+            else:
+                raise ValueError(f"what windows held before token {length} is gone; see resumable")
+        if self._remembered is not None and self._remembered.end > length:
+            self._remembered = None
+        self._held = min(self._held, length)
+        self.full.rollback(length)
+
+    def reset(self) -> None:
+        """See KVCache."""
+        super().reset()
+        self._before = self._remembered = None
+        self._in_segment, self._entered, self._held = False, False, 0
+
+    def kept_windows(self, length: int) -> KeptWindows | None:
+        """What windows reached before token `length`, where it is still known."""
+        if self._remembered is not None and self._remembered.end == length:
+            return self._remembered
+        held = not self._in_segment and self.windows.oldest <= length <= self._held
+        return self.windows.kept_at(length) if held else None
+
+    def put_windows(self, kept: KeptWindows) -> None:
+        """Windows as they were at the cache's length, to which rows were written."""
+        self.windows.put_back(kept)
+        self._remembered, self._held = kept, kept.end
 
     def attend_later(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int
     ) -> None:
         """See TargetKVCache."""
+        self._entered = self._entered or self._in_segment
         self.full.attend_later(self._place[layer], q, k, v, offset=offset)
 
     def attended(self, layer: int, offset: int, n: int) -> torch.Tensor:
@@ -187,21 +275,16 @@ class LayeredKVCache(_Layered):
         return self.full.attended(self._place[layer], offset, n)
 
     def rows(self, layer: int, start: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """See TargetKVCache."""
-        if layer in self._place:
-            return self.full.rows(self._place[layer], start, n)
-        return self.windows.store.rows(self._window_place[layer], start - self.windows.base, n)
+        """See TargetKVCache. By its place among the layers that see every token."""
+        return self.full.rows(layer, start, n)
 
     def keys(self, layer: int, kv_head: int, start: int, end: int) -> Iterator[torch.Tensor]:
-        """See TargetKVCache. Of layers that see every token."""
+        """See TargetKVCache. Of a layer that sees every token, by its number."""
         return self.full.keys(self._place[layer], kv_head, start, end)
 
     def write(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """See TargetKVCache."""
-        if layer in self._place:
-            self.full.write(self._place[layer], start, k, v)
-        else:
-            self.windows.store.write(self._window_place[layer], start - self.windows.base, k, v)
+        """See TargetKVCache. By its place among the layers that see every token; it feeds no windows."""
+        self.full.write(layer, start, k, v)
 
     def copy_rows(self, target: KVStore, start: int, to: int, n: int) -> None:
         """See TargetKVCache. Of the layers that see every token."""
@@ -222,8 +305,8 @@ class LayeredRetrievalKVCache(_Layered):
     """
 
     def __init__(self, source: LayeredKVCache, full: RetrievalKVCache, *, slack: int) -> None:
-        windows = WindowRows(source.shape, source.backend, room=slack, dtype=source.windows.store.dtype)
-        super().__init__(source.shape, source.backend, full, windows)
+        windows = WindowRows(source.of_model, source.backend, room=slack)
+        super().__init__(source.of_model, source.backend, full, windows)
         self.source, self.policy, self.store, self.recent = source, full.policy, full.store, full.recent
         self._held = 0  # tokens up to which the windows are the source's
 

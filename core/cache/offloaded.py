@@ -135,6 +135,13 @@ class OffloadedKVCache:
         """See KVCache."""
         return torch.arange(self.length, self.length + n, device=self.backend.device)
 
+    def resumable(self, length: int) -> int:
+        """See TargetKVCache. Every prefix is kept."""
+        return length
+
+    def remember(self) -> None:
+        """See TargetKVCache. Every prefix is kept."""
+
     def begin_segment(self) -> None:
         """See TargetKVCache."""
         self._announced = True

@@ -7,8 +7,9 @@ begin alike share their blocks, and more of a text is appended without touching 
 of a text is shorter; one that continues it replaces it.
 
 A block file is [layers][k, v][kv_heads][tokens][width], the shared layout with one block, and behind it what
-it is: model, format of the rows, ids and a checksum per layer. What does not add up is deleted and counts as
-not stored; it is never used.
+it is: model, format of the rows, ids and a checksum per layer. Of a model with windows these are the layers
+that see every token; what its windows held at a text's end is a file beside the last block, and a text goes
+on from such an end alone. What does not add up is deleted and counts as not stored; it is never used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ import torch
 
 from core.backend.shared.kv_rows import row_format, row_width
 from core.cache.base import KVShape
-from core.cache.disk import BLOCK_TOKENS, SUFFIX, SnapshotFolder, part_of, touch
+from core.cache.disk import BLOCK_TOKENS, SUFFIX, WINDOWS, SnapshotFolder, part_of, touch
+from core.cache.window_files import load_windows, save_windows
+from core.cache.windows import KeptWindows
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,13 @@ class SnapshotSource(Protocol):
         ...
 
 
+class WindowedSource(SnapshotSource, Protocol):
+    """One of a model with windows, of which it tells what they held, and is told."""
+
+    def kept_windows(self, length: int) -> KeptWindows | None: ...
+    def put_windows(self, kept: KeptWindows) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """One stored block: rows [start, start + len(ids)), of which the first `common` are the wanted text's."""
@@ -74,9 +84,16 @@ class SnapshotStore:
     """
 
     def __init__(
-        self, folder: SnapshotFolder, model_key: str, shape: KVShape, dtype: torch.dtype, *, quota_bytes: int
+        self,
+        folder: SnapshotFolder,
+        model_key: str,
+        shape: KVShape,
+        dtype: torch.dtype,
+        *,
+        quota_bytes: int,
+        windows: bool = False,
     ) -> None:
-        self.folder = folder
+        self.folder, self._windows = folder, windows
         self._key, self._shape, self._dtype, self._quota_bytes = model_key, shape, dtype, quota_bytes
 
     @property
@@ -93,7 +110,7 @@ class SnapshotStore:
 
     def longest(self, book_id: str, ids: Sequence[int]) -> int:
         """How many of the first `ids` are stored. Reads no rows."""
-        return _length(self._chain(book_id, ids))
+        return _length(self._usable(book_id, ids))
 
     def load(self, book_id: str, ids: Sequence[int], into: SnapshotSource, *, start: int) -> Iterator[int]:
         """Writes the stored rows of `ids` from `start` on, yielding the length that is whole after each
@@ -101,7 +118,7 @@ class SnapshotStore:
 
         Yields nothing when no more than `start` rows are stored.
         """
-        chain = self._chain(book_id, ids)
+        chain = self._usable(book_id, ids)
         touch([block.path for block in chain])
         for block in chain:
             end = block.start + block.common
@@ -109,6 +126,12 @@ class SnapshotStore:
                 continue
             try:
                 self._read(block, into, max(start, block.start))
+                if self._windows and block is chain[-1]:
+                    touch([self._beside(block)])
+                    kept = load_windows(self._beside(block), self._key)
+                    if kept is None or kept.end != end:
+                        raise _Unusable("what windows held is not there")
+                    into.put_windows(kept)
             except (OSError, _Unusable) as error:
                 _refuse(block.path, error)
                 return
@@ -128,12 +151,43 @@ class SnapshotStore:
         between layers; False means that a later call goes on from the last whole block.
         """
         try:
-            return self._append(book_id, ids, source, should_stop)
+            done = self._append(book_id, ids, source, should_stop)
+            if done and self._windows:
+                self._keep_windows(book_id, ids, source)
+            return done
         except OSError as error:
             log.warning("the KV snapshot of a book cannot be stored: %s", error)
             return True
 
     # ---- finding -------------------------------------------------------------------------------------------
+
+    def _usable(self, book_id: str, ids: Sequence[int]) -> list[_Block]:
+        """The stored blocks that an answer can go on from: of a model with windows, up to the last one at
+        whose end these were kept.
+        """
+        chain = self._chain(book_id, ids)
+        while self._windows and chain:
+            last = chain[-1]
+            if last.common == len(last.ids) and self._beside(last).is_file():
+                break
+            chain.pop()
+        return chain
+
+    @staticmethod
+    def _beside(block: _Block) -> Path:
+        """Where windows at the end of a block are kept."""
+        return block.path.with_name(f"{WINDOWS}{block.path.name.partition('-')[2]}")
+
+    def _keep_windows(self, book_id: str, ids: Sequence[int], source: WindowedSource) -> None:
+        """Those at the end of `ids`, where `source` still knows them."""
+        chain = self._chain(book_id, ids)
+        if _length(chain) < len(ids) or chain[-1].common < len(chain[-1].ids):
+            return
+        path = self._beside(chain[-1])
+        kept = None if path.is_file() else source.kept_windows(len(ids))
+        paths = [block.path for block in chain]
+        if kept and self.folder.make_room(kept.nbytes, quota_bytes=self._quota_bytes, keep=paths):
+            save_windows(path, self._key, kept)
 
     def _chain(self, book_id: str, ids: Sequence[int]) -> list[_Block]:
         """The stored blocks that hold the longest prefix of `ids`; only of the last one not all rows may be
@@ -235,7 +289,7 @@ class SnapshotStore:
     ) -> bool:
         chain = self._chain(book_id, ids)
         stored = _length(chain)
-        if len(ids) - stored <= _NEARLY:
+        if len(ids) - stored <= (0 if self._windows else _NEARLY):
             touch([block.path for block in chain])
             return True
         if len(ids) * self.bytes_per_token > self._quota_bytes:

@@ -9,10 +9,13 @@ less than the row before it. Read backwards, rows and keys, that triangle is cau
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from core.backend.base import Backend
 from core.backend.shared.compiled import SHORT_PASS_ROWS
+from core.backend.shared.kv_rows import as_rows
 from core.backend.shared.merge import merge_into
 from core.cache.base import KVShape, KVStore
 
@@ -24,24 +27,49 @@ def run_tokens(window: int, room: int) -> int:
     return (-(-(window + room) // _STEP) + 1) * _STEP
 
 
+class KeptWindows(NamedTuple):
+    """What windows reached before token `end`, in host memory: rows [base, end) as [layers, kv_heads, rows,
+    width].
+    """
+
+    base: int
+    end: int
+    k: torch.Tensor
+    v: torch.Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.k.nbytes + self.v.nbytes
+
+
 class WindowRows:
     """Rows of the window layers of `shape`: tokens [base, ...) of each in one run, which holds a window and
     `room` rows behind it. Numbers of layers are places among the window layers.
+
+    When a run is full, rows that no window reaches any more give way. A short pass moves all runs at once and
+    keeps what is reached from the last committed token; where more rows are waiting than there is room for,
+    runs grow. In a segment of a prefill each layer's run moves by itself, chunk by chunk: what it held before
+    is gone, and who wants to go back there has kept it (`kept_at`).
     """
 
     def __init__(
         self, shape: KVShape, backend: Backend, *, room: int, dtype: torch.dtype | None = None
     ) -> None:
-        self.window, self._backend = shape.window, backend
-        capacity = run_tokens(shape.window, room)
-        self.store = KVStore(
-            shape.of_windows,
-            capacity,
-            block_tokens=capacity,
-            dtype=dtype or backend.storage,
-            device=backend.device,
+        self.window, self._shape, self._backend = shape.window, shape.of_windows, backend
+        self._dtype = dtype or backend.storage
+        self.store = self._store(run_tokens(shape.window, room))
+        self._bases = [0] * self._shape.layers
+
+    def _store(self, capacity: int) -> KVStore:
+        return KVStore(
+            self._shape, capacity, block_tokens=capacity, dtype=self._dtype, device=self._backend.device
         )
-        self.base = 0
+
+    @property
+    def base(self) -> int:
+        """The first token of every run, between passes."""
+        return self._bases[0]
 
     @property
     def oldest(self) -> int:
@@ -50,33 +78,69 @@ class WindowRows:
 
     def reset(self) -> None:
         """As new."""
-        self.base = 0
+        self._bases = [0] * self._shape.layers
 
     def make_room(self, kept: int, end: int) -> None:
-        """Rows up to `end` will come. What no window reaches from token `kept` on may go."""
+        """Rows up to `end` will come in a short pass. What no window reaches from token `kept` on may go."""
         if end - self.base <= self.store.capacity:
             return
-        base = self._reached(kept)
-        assert end - base <= self.store.capacity, f"{end - base} rows in a run for {self.store.capacity}"
-        for part in (self.store.k, self.store.v):
-            part[:, 0, :, : kept - base] = part[:, 0, :, base - self.base : kept - self.base].clone()
-        self.base = base
+        base, old = self._reached(kept), self.store
+        if end - base > old.capacity:
+            self.store = self._store(run_tokens(self.window, end - kept))
+        for target, source in ((self.store.k, old.k), (self.store.v, old.v)):
+            rows = source[:, 0, :, base - self.base : kept - self.base].clone()
+            target[:, 0, :, : rows.shape[2]] = rows
+        self._bases = [base] * self._shape.layers
 
     def attend(
         self, place: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, start: int
     ) -> torch.Tensor:
         """As KVCache.attend, of rows from token `start` on, each to its window."""
-        self.store.write(place, start - self.base, k, v)
-        length = start - self.base + k.shape[0]
+        base, end = self._bases[place], start + k.shape[0]
+        if end - base > self.store.capacity:
+            return self._attend_and_move(place, q, k, v, start=start)
+        self.store.write(place, start - base, k, v)
         run = self.store.k[place], self.store.v[place]
-        return attend_window(self._backend, q, *run, length=length, window=self.window)
+        return attend_window(self._backend, q, *run, length=end - base, window=self.window)
+
+    def _attend_and_move(
+        self, place: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, start: int
+    ) -> torch.Tensor:
+        """Likewise of a chunk that does not fit behind what is there; the run keeps what is reached next."""
+        base, first, end = self._bases[place], self._reached(start), start + k.shape[0]
+        following = self._reached(end)
+        run = []
+        for part, new in ((self.store.k, k), (self.store.v, v)):
+            held = part[place, 0, :, first - base : start - base]  # [kv_heads, rows, width]
+            rows = as_rows(new, self._shape.head_dim, self._dtype).transpose(0, 1)
+            run.append(torch.cat((held, rows), dim=1).unsqueeze(0))
+            part[place, 0, :, : end - following] = run[-1][0, :, following - first :]
+        self._bases[place] = following
+        return attend_window(self._backend, q, *run, length=end - first, window=self.window)
+
+    def kept_at(self, end: int) -> KeptWindows:
+        """What is reached from token `end`, copied."""
+        base = self._reached(end)
+        assert base >= self.base, f"windows of token {end} begin before {self.base}"
+        found = []
+        for part in (self.store.k, self.store.v):
+            rows = part[:, 0, :, base - self.base : end - self.base]
+            found.append(self._backend.host_memory(rows.shape, rows.dtype).copy_(rows))
+        return KeptWindows(base, end, *found)
+
+    def put_back(self, kept: KeptWindows) -> None:
+        """As it was when they were kept."""
+        for part, rows in ((self.store.k, kept.k), (self.store.v, kept.v)):
+            part[:, 0, :, : rows.shape[2]] = rows
+        self._bases = [kept.base] * self._shape.layers
 
     def follow(self, source: WindowRows, held: int, length: int) -> None:
         """Rows [held, length) become those of `source`, or all that a window reaches where that is not
         possible.
         """
         if held <= self.base or length - self.base > self.store.capacity:
-            self.base = held = self._reached(length)
+            held = self._reached(length)
+            self._bases = [held] * self._shape.layers
         if length > held:
             self.store.copy_rows(source.store, held - source.base, held - self.base, length - held)
 

@@ -43,10 +43,11 @@ class Context:
         self.stored_while_read = stored_while_read
 
     def keep_prefix_of(self, ids: Sequence[int]) -> int:
-        """Rolls back to the longest common prefix with `ids`, leaving at least the newest token to be fed.
-        Returns its length.
+        """Rolls back to the longest common prefix with `ids` that the cache can go back to, leaving at least
+        the newest token to be fed. Returns its length.
         """
         common = _common(self.ids, list(ids), min(self.cache.length, len(ids) - 1))
+        common = self.cache.resumable(common)
         self.cache.rollback(common)
         del self.ids[common:]
         self.index.forget(common)
@@ -56,6 +57,12 @@ class Context:
         """The rows that were added to the cache stand for what `ids` have behind the ids held so far."""
         self.ids.extend(ids[len(self.ids) : self.cache.length])
         self.index.follow(self.ids)
+
+    def drop_what_is_cut(self) -> None:
+        """Rolls back to where the cache can go on, as where rows of a text were loaded in part."""
+        length = self.cache.resumable(self.cache.length)
+        self.cache.rollback(length)
+        self.keep_what_is_held()
 
     def keep_what_is_held(self) -> None:
         """The ids end where the cache's rows do."""

@@ -30,6 +30,7 @@ WEIGHTS, DECODED = N_("weights"), N_("weights decoded for a product")
 DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_WINDOWS = N_("KV cache of the layers with a window")
+KEPT_WINDOWS = N_("copies of windows")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
@@ -87,6 +88,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             (WEIGHTS, layout.target.weight_bytes(layout.dtype), "RAM"),
             (KV, layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
             (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes, "RAM"),
+            (KEPT_WINDOWS, layout.kept_window_bytes, "RAM"),
             (RETRIEVAL, layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
             (STAGING, ring, "RAM"),
@@ -100,6 +102,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         lines = [
             (KV_PINNED, pinned, "pinned RAM"),
             (KV_PAGEABLE, pageable, "RAM"),
+            (KEPT_WINDOWS, layout.kept_window_bytes, "RAM"),
             (PROGRAM, PROGRAM_BYTES_CUDA, "RAM"),
             (KEPT_FREE, reserve, "RAM"),
         ]

@@ -26,6 +26,9 @@ TAIL_TOKENS = 512
 SINKS, WINDOW = 16, 240
 # tokens by which the middle level's last pass may carry a draft beyond what was asked: its longest setting
 OVERRUN = 32
+# rows behind the window of a layer that has one: what an answer drafts, or is drawn several times, before it
+# stands; tokens by which such rows are moved
+WINDOW_ROOM, WINDOW_STEP = 512, 16
 BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
 
 
@@ -87,13 +90,18 @@ class Layout:
 
     @property
     def window_kv_bytes(self) -> int:
-        """KV cache of the layers with a window, of every token; it stays on the device."""
-        return self.target.window_bytes(self.kv_rows, self.held_tokens)
+        """KV cache of the layers with a window, in the target's rows; it stays on the device."""
+        return self.target.window_bytes(self.dtype, self.target.window + WINDOW_ROOM + WINDOW_STEP)
+
+    @property
+    def kept_window_bytes(self) -> int:
+        """Copies of windows in host memory: from before the segment at work, and from a book's end."""
+        return 2 * self.target.window_bytes(self.dtype, self.target.window + WINDOW_STEP)
 
     @property
     def middle_window_bytes(self) -> int:
         """What the middle level has of windows: they are copied, and its draft goes behind them."""
-        return self.target.window_bytes(self.kv_rows, self.target.window + self.spare_rows)
+        return self.target.window_bytes(self.dtype, self.target.window + self.spare_rows + WINDOW_STEP)
 
     @property
     def at_work_bytes(self) -> int:

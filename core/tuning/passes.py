@@ -31,6 +31,7 @@ class TimeLimit:
 def verify_times(model: LlamaModel, cache: TargetKVCache, context_tokens: int, limit: TimeLimit) -> Times:
     """Passes over a full context: what was not read is copies of what was, which take as long."""
     held, wanted = cache.length, context_tokens - max(VERIFY_ROWS)
+    cache.remember()
     while cache.length < wanted:
         rows = min(held, wanted - cache.length)
         for layer in range(cache.shape.layers):

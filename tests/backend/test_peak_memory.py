@@ -14,8 +14,9 @@ from core.assembly.cache_factory import slack as rows_to_spare
 from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
-from core.cache.layered import LayeredRetrievalKVCache, retrieval_over
+from core.cache.layered import LayeredKVCache, LayeredRetrievalKVCache, retrieval_over
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.windows import KeptWindows
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import from_source
@@ -164,6 +165,17 @@ class Card:
         backend.host_memory = host_memory
         backend.rms_norm = lambda x, weight, eps: torch.empty_like(x)
 
+    def skip(self, tokens: int) -> None:
+        """As if so many tokens had been read."""
+        self.cache.advance(tokens)
+        self.cache.commit(tokens)
+        if isinstance(self.cache, LayeredKVCache):
+            shape, window = self.model.config.kv_shape, self.cache.windows.window
+            size = (len(shape.windowed), shape.kv_heads, window, shape.head_dim)
+            with self.accounting.elsewhere():
+                rows = torch.empty(size, dtype=torch.bfloat16, device="meta")
+            self.cache.put_windows(KeptWindows(tokens - window, tokens, rows, rows))
+
     def prefill(self, tokens: int) -> None:
         for _ in self.model.prefill(
             [0] * tokens,
@@ -197,8 +209,7 @@ def test_a_late_prefill_takes_what_the_plan_says(name: str, kv: int, swept: bool
         held, segment = allocator.allocated, card.plan.prefill_segment_tokens
         assert allocator.peak_reserved == allocator.reserved
         allocator.peak_allocated = held  # the work space was taken in one piece, and given back
-        card.cache.advance(CONTEXT - segment)
-        card.cache.commit(CONTEXT - segment)
+        card.skip(CONTEXT - segment)
         card.prefill(segment)
         card.cache.observer = card.retrieval.policy.observe
         card.model.forward([0] * 33, card.cache)

@@ -135,22 +135,35 @@ OPS = [
     [("feed", 1), ("feed", 45), ("rollback", 20), ("feed", 3), ("prefill", 70), ("rollback", 60)],
     [("prefill", 100), ("stopped", 40), ("feed", 2), ("rollback", 99), ("prefill", 30), ("feed", 5)],
     [("feed", 30), ("rollback", 0), ("prefill", 33), ("stopped", 50), ("stopped", 9), ("feed", 41)],
+    [("prefill", 90), ("remember", 0), ("prefill", 60), ("feed", 3), ("rollback", 91), ("feed", 30)],
+    [("prefill", 90), ("remember", 0), ("stopped", 99), ("prefill", 70), ("rollback", 50), ("prefill", 64)],
+    [("feed", 100), ("remember", 0), ("uncommitted", 60), ("feed", 1), ("rollback", 100), ("feed", 2)],
 ]
 
 
+@pytest.mark.parametrize("room", [1, 40, 400], ids=["runs grow", "runs move", "all is kept"])
 @pytest.mark.parametrize("ops", OPS)
-def test_after_any_sequence_the_cache_is_one_that_was_fed_at_once(model, ops: list[tuple[str, int]]):
+def test_after_any_sequence_the_cache_is_one_that_was_fed_at_once(
+    model, ops: list[tuple[str, int]], room: int
+):
     """Passes, prefills in segments, rollbacks, and prefills that were stopped in the middle of a segment."""
-    cache, ids, dice = whole_cache(model, 400), list[int](), torch.Generator().manual_seed(1)
+    cache, ids = whole_cache(model, 400, room=room), list[int]()
+    dice = torch.Generator().manual_seed(1)
     for op, n in ops:
         new = torch.randint(0, VOCAB, (n,), generator=dice).tolist()
         if op == "rollback":
-            cache.rollback(n)
-            del ids[n:]
+            length = cache.resumable(n)
+            assert length <= n
+            cache.rollback(length)
+            del ids[length:]
             continue
-        if op == "feed":
+        if op == "remember":
+            cache.remember()
+            continue
+        if op in ("feed", "uncommitted"):
             fed(model, cache, new)
-            cache.commit(cache.length)
+            if op == "feed":
+                cache.commit(cache.length)
         else:
             prefilled(model, cache, new, layers=2 if op == "stopped" else 100)
         ids += new[: cache.length - len(ids)]

@@ -97,6 +97,9 @@ def test_the_longest_common_prefix_is_kept(length: int):
     class Rows:
         length = 3001
 
+        def resumable(self, to: int) -> int:
+            return to
+
         def rollback(self, to: int) -> None:
             self.length = to
 

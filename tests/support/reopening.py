@@ -28,7 +28,7 @@ def reopened(
     model = ours(oracle(family, max_position_embeddings=2048), positions=2048, dtype=computed)
 
     def here(capacity: int) -> TargetKVCache:
-        return whole_cache(model, capacity + 32, dtype=dtype)
+        return whole_cache(model, capacity + 32, dtype=dtype, room=8)
 
     def away(capacity: int) -> TargetKVCache:
         shape = model.config.kv_shape
@@ -41,7 +41,7 @@ def reopened(
             resident_blocks=3,
             dtype=dtype,
         )
-        return with_windows(shape, cache)
+        return with_windows(shape, cache, room=8)
 
     made = engine(
         model,
@@ -50,5 +50,8 @@ def reopened(
         prefill_chunk_tokens=128,
         new_cache=away if offloaded else here,
     )
-    made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
+    shape = model.config.kv_shape
+    made._snapshots = SnapshotStore(
+        SnapshotFolder(root), key, shape.of_full, dtype, quota_bytes=GB, windows=bool(shape.windowed)
+    )
     return made

@@ -126,11 +126,16 @@ def ours(
 
 
 def whole_cache(
-    model: LlamaModel, capacity: int, *, block_tokens: int = 64, dtype: torch.dtype | None = None
+    model: LlamaModel,
+    capacity: int,
+    *,
+    block_tokens: int = 64,
+    dtype: torch.dtype | None = None,
+    room: int = 48,
 ) -> TargetKVCache:
     """A cache on the device that holds so many tokens."""
     shape, how = model.config.kv_shape, {"block_tokens": block_tokens, "dtype": dtype}
-    return with_windows(shape, FullKVCache(shape.of_full, capacity, model.backend, **how))
+    return with_windows(shape, FullKVCache(shape.of_full, capacity, model.backend, **how), room=room)
 
 
 PLAN = replace(
