@@ -5,10 +5,11 @@ samplings.
     python -m benchmarks.quality --reading FOLDER --split NAME [--data FOLDER] [--json] [--save reading]
 
 The first: --data holds facts.json and the books it names; decides the `reading` record of a model's catalogue
-entry. The second: --reading holds fairytaleqa-NAME.jsonl, squality-NAME.jsonl and books.jsonl; what people
-asked and wrote is put to the program as it is shipped (benchmarks.quality.reading). Of a large split a sample
-is drawn, the same for the same seed. Cases run until the time is over, in an order in which what was done by
-then is a sample too; the number of cases behind each figure, and of how many, is in the result.
+entry. The second: --reading holds fairytaleqa-NAME.jsonl, squality-NAME.jsonl, books.jsonl and, where it is
+asked about, too, squad2.jsonl; what people asked and wrote is put to the program as it is shipped
+(benchmarks.quality.reading). Of a large split a sample is drawn, the same for the same seed. Cases run until
+the time is over, in an order in which what was done by then is a sample too; the number of cases behind each
+figure, and of how many, is in the result.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ QUESTION_PROMPTS = {
 USUAL = "greedy, 1.1"  # temperature, repetition penalty
 SAMPLINGS = {USUAL: (0.0, 1.1), "greedy, 1.0": (0.0, 1.0), "T 0.3, 1.0": (0.3, 1.0), "T 0.3, 1.1": (0.3, 1.1)}
 # of what people asked and wrote, with the share of the time that each may take
-PARTS = {"gold": 0.3, "story": 0.36, "books": 0.26, "summaries": 0.08}
+PARTS = {"gold": 0.26, "story": 0.34, "books": 0.26, "squad2": 0.06, "summaries": 0.08}
 MINUTES, READING_MINUTES = 10, 80
 # prompts that are tried with every sampling, at 1,200 tokens
 SAMPLED = ("who does what", "three events", "events, who")
@@ -333,9 +334,11 @@ def main() -> None:
 
 def judge(given: argparse.Namespace) -> None:
     """Questions and summaries by people, put to the program as it is shipped."""
-    from benchmarks.quality.reading.run import Program, kept_rows, reading_figures, reading_tables, run_cases
+    from benchmarks.quality.reading.figures import kept_rows, reading_figures, reading_tables
+    from benchmarks.quality.reading.run import Program, run_cases
 
-    parts = [name for name in PARTS if name in given.parts and (name != "books" or given.data)]
+    there = {"books": bool(given.data), "squad2": (given.reading / "squad2.jsonl").is_file()}
+    parts = [name for name in PARTS if name in given.parts and there.get(name, True)]
     cases = {name: _of_part(name, given) for name in parts}
     program = Program(given.model, given.mode, folder=given.folder)
     end = time.monotonic() + 60 * (given.minutes or READING_MINUTES)
@@ -361,6 +364,8 @@ def _of_part(name: str, given: argparse.Namespace) -> list[Any]:
     count = given.cases or None
     if name == "books":
         return reading.book_questions(given.data, given.reading)
+    if name == "squad2":
+        return reading.of_passages(given.reading, count, given.seed)
     if name == "summaries":
         stories = reading.read_stories(given.reading, "squality", given.split)
         return reading.summarised(stories, given.stories or None)

@@ -37,7 +37,8 @@ from benchmarks.lib.results import Table, save_result
 from benchmarks.quality import llamacpp_agreement
 from benchmarks.quality.kv_quantization import JUDGED_AT_ONCE, Apart, add, distributions
 from benchmarks.quality.reading import cases as questions
-from benchmarks.quality.reading.run import Program, reading_figures
+from benchmarks.quality.reading.figures import reading_figures
+from benchmarks.quality.reading.run import Program
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.products import coarse_products, native_products

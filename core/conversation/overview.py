@@ -13,7 +13,8 @@ from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun
 from core.conversation.characters import occurring
 from core.conversation.reading import ReadingPart, ReadingPlan, book_chapters, place_name
-from core.conversation.retrieval_answering import RetrievalAnswering, quotation
+from core.conversation.retrieval_answering import RetrievalAnswering
+from core.conversation.retrieval_result import quotation
 from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.summarization import Summaries

@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.model.store.catalogue import load_catalogue
 from core.text.words import translated as _
 
-HEARD_PASSAGES = 8  # that a model with `doubt` puts in order before one is asked: each is read for it
+HEARD_PASSAGES = 8  # that are asked, all of them, where a verifier chooses among what they say
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,9 @@ class ReadingStyle:
         "exactly: The passage does not say.\n\n{question}"
     )
     refusal: str = "The passage does not say."
-    # a passage is not asked where the log-probability of `refusal` is above this, less `margin_weight` times
-    # how much likelier the question is behind it than behind others: greedy text says little of how sure a
-    # model is. None: a model whose refusals were not measured, which puts no passages in order
-    doubt: float | None = None
-    # beside a passage's score by words (core.conversation.reranking)
+    # beside a passage's score by words, where a verifier has all passages read (core.conversation.reranking)
     asked_weight: float = 0.0
     refused_weight: float = 0.0
-    margin_weight: float = 0.0
     # so many more short answers are drawn, and the one that all agree with most is given; 0: a model that was
     # not measured to gain by it (core.conversation.consensus)
     consensus: int = 0
@@ -85,10 +80,10 @@ class ReadingStyle:
 
     @property
     def follows_wishes(self) -> bool:
-        """Whether the person's own instructions go to it also for passages and summaries: not where its
-        refusals are known for one wording alone.
+        """Whether the person's own instructions go to it also for passages and summaries: not where a
+        verifier knows its answers to one wording alone.
         """
-        return self.doubt is None
+        return not self.verifier
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> ReadingStyle:

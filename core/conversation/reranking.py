@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from core.conversation.reading import ReadingStyle
 from core.evidence.passages import Passage
@@ -35,11 +34,3 @@ def reranked(heard: Sequence[ScoredPassage], style: ReadingStyle) -> list[Scored
         return one.words + style.asked_weight * one.asked - style.refused_weight * one.refused
 
     return sorted(heard, key=score, reverse=True)
-
-
-def doubted(one: ScoredPassage, heard: Sequence[ScoredPassage], style: ReadingStyle) -> bool:
-    """Whether the model doubts that the passage answers the question (ReadingStyle.doubt). A question that is
-    no likelier behind the passage than behind the others is more to be doubted.
-    """
-    usual = fmean(other.asked for other in heard)
-    return one.refused - style.margin_weight * (one.asked - usual) > style.doubt

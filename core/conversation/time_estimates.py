@@ -76,11 +76,9 @@ class TimeEstimate:
         if style.verifier:
             return count * (self._passage_s or self._asked_s(style))
         read_s = self.reading_s(PASSAGE_TOKENS)
+        drawn_s = self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
         answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
-        answer_s += style.consensus * self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
-        if style.doubt is None:
-            return PASSAGES * (read_s + answer_s)
-        return HEARD_PASSAGES * read_s + answer_s  # the one that is asked first says it, mostly
+        return PASSAGES * (read_s + answer_s + style.consensus * drawn_s)
 
     def _asked_s(self, style: ReadingStyle) -> float:
         """Of a passage that is read, and asked by several answers in one batch, which grows with them."""

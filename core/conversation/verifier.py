@@ -50,13 +50,15 @@ class ScoredAnswer:
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Log-odds that an answer is right: bias + weights * features. One is given from `given` on, and bears a
-    mark from `marked` on.
+    mark from `marked` on. From a short text it is given from `given_short` on: what one passage of a book
+    says others say, too, but of a short text few could.
     """
 
     bias: float
     weights: tuple[float, ...]
     given: float
     marked: float
+    given_short: float
 
     def score(self, one: ScoredAnswer) -> float:
         """Its log-odds."""
@@ -73,7 +75,9 @@ def load_verifier(name: str) -> Verifier:
     """The verifier that comes with the program under this path in assets/models."""
     held = json.loads((ROOT / "assets" / "models" / name).read_text(encoding="utf-8"))
     assert list(held["weights"]) == list(NAMES), "the verifier was learned on other features: learn it anew"
-    return Verifier(held["bias"], tuple(held["weights"].values()), held["given"], held["marked"])
+    return Verifier(
+        held["bias"], tuple(held["weights"].values()), held["given"], held["marked"], held["given_short"]
+    )
 
 
 def scored_answers(question: str, heard: Sequence[PassageAnswers], evidence: Evidence) -> list[ScoredAnswer]:

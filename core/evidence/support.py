@@ -40,7 +40,6 @@ _FEW_WORDS = 3  # content words: fewer agree with anything
 _FRAGMENT_WORDS = 8  # of an answer that may be no sentence: it is one with its question
 _ASKED_NEAR = 0.2  # of the question's words, by weight, near a quotation that answers it
 _LEAST_OWN = 0.1
-_NEAR = 8  # passages, about a chapter: as far on either side a name counts as near
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
@@ -167,14 +166,11 @@ class Evidence:
         """Whether the book writes `word` with a capital, and never it, or a form of it, without."""
         return word in self._known_names and not self._common.issuperset(terms(word))
 
-    def near_names(self, question: str, passage: Passage) -> bool:
-        """Whether the passage, or one of the `_NEAR` before and behind it, has a name of the question. Names
-        that the book does not know, written wrongly perhaps, do not count; it is true where none is left.
-        """
-        names = self._known_names.intersection(self._names_in(question))
-        at = bisect_right(self._starts, passage.start) - 1
-        near = self.passages[max(0, at - _NEAR) : at + _NEAR + 1]
-        return not names or not names.isdisjoint(NAME.findall(self._text[near[0].start : near[-1].end]))
+    def unknown_names(self, question: str) -> list[str]:
+        """The names of a question that neither the book nor its title page has, in order."""
+        page = NAME.findall(f"{self._document.title} {self._document.author}")
+        known = {name.lower() for name in (*self._known_names, *page)}
+        return [name for name in dict.fromkeys(self._names_in(question)) if name.lower() not in known]
 
     def text_of(self, passage: Passage) -> str:
         """The words of a passage."""

@@ -24,7 +24,7 @@ from app.store.turns import displayed_text
 from app.web import regions
 from app.web.citations import Citations
 from core.config import Settings
-from core.conversation.retrieval_answering import quotation
+from core.conversation.retrieval_result import quotation
 from core.documents.safely import read_safely
 from core.errors import DocumentError
 from core.events import Delta, Finished, Piece, Stats
@@ -172,7 +172,7 @@ def test_a_summary_that_was_asked_for_and_the_conversation_named_by_it(history):
 
 
 def refused(book) -> tuple[Piece, ...]:
-    """As a session says it (core.conversation.retrieval_answering)."""
+    """As a session says it (core.conversation.retrieval_result)."""
     at = book.text.index("Nobody came.")
     place = (at, at + len("Nobody came."))
     return (

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quality import quality
-from benchmarks.quality.reading import cases, run, scores
+from benchmarks.quality.reading import cases, figures, run, scores
 from core.errors import UserError
 from core.events import Finished, SourceSpan, Stats
+from core.evidence.support import UNSAID
 
 TALES = [
     {
@@ -159,6 +160,17 @@ def test_questions_about_books_say_which_are_not_answered(tmp_path: Path):
     assert found[0]["path"] == tmp_path / "a.txt"
 
 
+def test_a_tenth_of_the_encyclopedias_passages_is_asked_about(tmp_path: Path):
+    """What is asked about in the others may be taught."""
+    asked = [{"question": "Who?", "answers": ["Ann"]}, {"question": "Why?", "answers": []}]
+    lines = [{"title": "T", "passage": f"Passage {n}.", "questions": asked} for n in range(21)]
+    (tmp_path / "squad2.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = cases.of_passages(tmp_path, None, 0)
+    assert sorted({one.text for one in found}) == ["Passage 0.", "Passage 10.", "Passage 20."]
+    assert sorted({(one.question, one.kind) for one in found}) == [("Who?", "own"), ("Why?", "unsaid")]
+    assert len(cases.of_passages(tmp_path, 4, 0)) == 4
+
+
 def test_a_run_that_ends_early_has_a_sample_of_the_stories():
     """In the order of their names a run cut short would have judged the first ones only."""
     tales = [{**TALES[1], "story": f"{number:02d}"} for number in range(20)]
@@ -252,11 +264,11 @@ def test_figures_name_what_was_not_run():
             {"kind": "elsewhere", "refused": True},
         ]
     }
-    found = run.reading_figures(rows)
+    found = figures.reading_figures(rows)
     assert (found["f1_gold"], found["refused_own"]) == (0.25, 0.5)
     assert (found["answered_foreign"], found["answered_elsewhere"]) == (1, 0)
     assert found["f1_story"] is None and found["rouge1"] is None
-    (table,) = run.reading_tables(found)
+    (table,) = figures.reading_tables(found)
     assert len(table.rows) == 5 and table.notes == ("4 questions with a passage.",)
 
 
@@ -277,13 +289,13 @@ def test_figures_of_quotations_words_and_summaries():
             summary | {"said": said} for said in ("It was so.", "so it was " * 9, "Ann ran.", "No")
         ],
     }
-    found = run.reading_figures(rows)
+    found = figures.reading_figures(rows)
     assert found["quotes_exact"] == 0.75
     assert (found["words_at_1"], found["words_at_3"]) == (0.5, 1)
     assert (found["summary_circling"], found["summary_mid_sentence"]) == (0.25, 0.5)
-    (table,) = run.reading_tables(found)
+    (table,) = figures.reading_tables(found)
     assert "`summaries: own`" in table.notes[1] and "nearest reference" in table.notes[1]
-    assert run.reading_figures({})["quotes_exact"] is run.reading_figures({})["words_at_1"] is None
+    assert figures.reading_figures({})["quotes_exact"] is figures.reading_figures({})["words_at_1"] is None
 
 
 STORY = "Ann met a lion. It was late.\n\nThen she\nwent home."
@@ -320,9 +332,32 @@ def test_wrong_answers_and_marks_are_counted_of_all_questions_about_books():
         {"keywords": [], "refused": False, "marked": True, "quotes": 0},
         {**asked, "refused": True, "right": False, "marked": False},
     ]
-    found = run.reading_figures({"books": books})
+    found = figures.reading_figures({"books": books})
     assert (found["books_wrong"], found["marked_right"], found["marked_wrong"]) == (0.5, 1.0, 0.5)
     assert found["books_right"] == pytest.approx(1 / 3, abs=1e-4)
+
+
+def test_what_is_quoted_where_nothing_is_given_counts_of_what_the_books_answer():
+    asked = {"keywords": ["lion"], "in_three": True, "quotes": 0, "right": False, "marked": False}
+    books = [
+        {**asked, "refused": True, "shown": True},
+        {**asked, "refused": True, "shown": False},
+        {**asked, "refused": False, "shown": True},
+        {"keywords": [], "refused": True, "marked": False, "quotes": 0},
+    ]
+    assert figures.reading_figures({"books": books})["books_shown"] == 0.5
+
+
+def test_a_passage_of_an_encyclopedia_is_asked_about_as_a_pasted_text_is():
+    """Half of the questions look answerable and are not."""
+    own = cases.Question("own", "1. T", STORY, "Whom?", ("a lion",))
+    rows = [
+        _Asked("A lion.\n\nThe text:\n> Ann met a lion.").of_squad2(own),
+        _Asked(f"{UNSAID} Nearest passages:\n\nThe text:\n> Ann met a lion.").of_squad2(own),
+        _Asked("A goat.").of_squad2(cases.Question("unsaid", "1. T", STORY, "When?", ())),
+    ]
+    found = figures.reading_figures({"squad2": rows})
+    assert (found["f1_squad2"], found["refused_squad2"], found["answered_squad2"]) == (0.5, 0.5, 1.0)
 
 
 ACROSS = "The lion slept. He ate a goat. | He drank wine. Then he sang of the lion. "

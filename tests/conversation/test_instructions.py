@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 
+from core.conversation import verifier
+from core.conversation.verifier import NAMES, Verifier
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS, HistoryTurn, Request
 from core.wire import pack_ask, unpack_ask
@@ -75,8 +77,10 @@ def test_a_refusal_of_the_second_telling_leaves_the_first():
     assert done.text.startswith("Under the third plank of the jetty.")
 
 
-def test_a_model_whose_refusals_are_measured_is_asked_in_that_wording_alone():
-    session, engine = make(reader(HIDDEN), style=dataclasses.replace(STYLE, doubt=-1e-9))
+def test_a_model_with_a_verifier_is_asked_in_that_wording_alone(monkeypatch):
+    sure = Verifier(0.0, (0.0,) * len(NAMES), -1.0, -1.0, -1.0)
+    monkeypatch.setattr(verifier, "load_verifier", lambda name: sure)
+    session, engine = make(reader(HIDDEN), style=dataclasses.replace(STYLE, verifier="a"))
     done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions=GERMAN))
     assert done.text.startswith("Under the third plank of the jetty.")
     assert not any(GERMAN in one for one in prompts(engine))

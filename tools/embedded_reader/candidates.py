@@ -1,17 +1,18 @@
 """What the reader says to questions about books that it was not taught on, for the verifier to learn from:
 
-    python -m tools.embedded_reader.candidates --books FOLDER --out FILE
+    python -m tools.embedded_reader.candidates --books FOLDER [--stretches] --out FILE
 
 The questions stand in questions.json, each with words that a right answer has (none: the book does not say),
 by the names of books in FOLDER. A line a question: the passages that it points at, with what the program
-itself says from each. What is there is not done again.
+itself says from each. With --stretches they are put to short stretches of the books
+(tools.embedded_reader.stretches). What is there is not done again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from core.conversation.session import Session
 from core.documents import read_document
 from core.documents.document import Document
 from core.request import Params, Request
+from tools.embedded_reader.stretches import book_stretches, stretch_text
 
 QUESTIONS = Path(__file__).with_name("questions.json")
-ANSWERS = 10  # of each passage: the likeliest, and so many less one that are drawn
+ANSWERS = 10  # of each passage of a book: the likeliest, and so many less one that are drawn
 TOKENS = 32
 
 
@@ -54,21 +56,35 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--books", type=Path, required=True)
+    parser.add_argument("--stretches", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     program = Program("SmolLM2-135M-Instruct", "autoregressive")
-    style = replace(program.style, consensus=ANSWERS - 1)
+    style = program.style if given.stretches else replace(program.style, consensus=ANSWERS - 1)
     session = Session(program.engine, program.tokenizer, style)
     known = given.out.read_text(encoding="utf-8").splitlines() if given.out.exists() else []
     done = {(line["file"], line["question"]) for line in map(json.loads, known)}
     with given.out.open("a", encoding="utf-8") as out:
         for name, questions in json.loads(QUESTIONS.read_text(encoding="utf-8")).items():
             book = read_document(given.books / name)
-            for one in questions:
+            cases = (
+                _of_stretches(name, book, questions) if given.stretches else [(book, q) for q in questions]
+            )
+            for text, one in cases:
                 if (name, one["question"]) not in done:
-                    said = list(passage_candidates(session, book, one["question"]))
+                    said = list(passage_candidates(session, text, one["question"]))
                     out.write(json.dumps({"file": name, **one, "heard": said}, ensure_ascii=False) + "\n")
                     out.flush()
+
+
+def _of_stretches(
+    name: str, book: Document, questions: Sequence[dict[str, Any]]
+) -> Iterator[tuple[Document, dict[str, Any]]]:
+    """A stretch as a text, and what is written of it."""
+    for one in book_stretches(name, book, questions):
+        place = (one.start, one.end)
+        said = {"question": one.question, "keywords": one.keywords, "stretch": place}
+        yield stretch_text(book, place), said
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Learns which of the reader's answers to trust (core.conversation.verifier).
 
     python -m tools.embedded_reader.verifier table --books FOLDER CANDIDATES ... --out TABLE
-    python -m tools.embedded_reader.verifier learn TABLE --out VERIFIER
+    python -m tools.embedded_reader.verifier table --books FOLDER CANDIDATES ... --out SHORT
+    python -m tools.embedded_reader.verifier learn TABLE SHORT --out VERIFIER
 
 The first turns what tools.embedded_reader.candidates has written into features and whether each answer is
-right; the second is a logistic regression on them, by Newton's method in float64, where each question weighs
-the same. Thresholds come from questions that were left out of the learning, book by book.
+right, about whole books or short stretches; the last is a logistic regression on those about books, by
+Newton's method in float64, where each question weighs the same. Thresholds come from questions that were left
+out of the learning.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from core.conversation.reranking import ScoredPassage
 from core.conversation.verifier import NAMES, PassageAnswers, scored_answers
 from core.documents import read_document
 from core.evidence.support import Evidence
+from tools.embedded_reader.stretches import stretch_text
 
 _RIDGE = 0.01  # on standardised features
 _STEPS = 30
 _WRONG_GIVEN, _WRONG_MARKED = 0.2, 0.1  # of all questions; of the wrong answers that are given
+_WRONG_SHORT = 0.3  # of questions about short texts, half of which do not answer them
 _FOLDS = 10
 
 
@@ -42,12 +46,15 @@ class AskedQuestion:
 
 
 def question_table(lines: Sequence[dict[str, Any]], books: Path) -> Iterator[AskedQuestion]:
-    """The candidates of questions about books in a folder, with their features."""
+    """The candidates of questions about books in a folder, or stretches of these, with their features."""
     known: dict[str, Evidence] = {}
     for line in lines:
         name = line["file"]
-        evidence = known.get(name) or Evidence(read_document(books / name))
-        known[name] = evidence
+        if "stretch" in line:
+            evidence = Evidence(stretch_text(read_document(books / name), tuple(line["stretch"])))
+        else:
+            evidence = known.get(name) or Evidence(read_document(books / name))
+            known[name] = evidence
         places = {(one.start, one.end): one for one in evidence.passages}
         heard = [
             PassageAnswers(
@@ -89,16 +96,20 @@ def learned(asked: Sequence[AskedQuestion]) -> tuple[float, tuple[float, ...]]:
     return float(b[0] - own @ mean), tuple(own.tolist())
 
 
-def judged_by_folds(asked: Sequence[AskedQuestion]) -> list[tuple[float, bool]]:
-    """Score and rightness of the answer that would be given to each question, by a verifier that was not
-    taught on it.
+def judged_by_folds(
+    asked: Sequence[AskedQuestion], judged: Sequence[AskedQuestion]
+) -> list[tuple[float, bool]]:
+    """Score and rightness of the answer that would be given to each question of `judged`, which are among
+    those `asked`, by a verifier that was not taught on it.
     """
     found = []
     for fold in range(_FOLDS):
         bias, weights = learned([one for at, one in enumerate(asked) if at % _FOLDS != fold])
-        for one in asked[fold::_FOLDS]:
-            scored = [(_score(bias, weights, features), hit) for features, hit in one.rows]
-            found.append(max(scored, default=(float("-inf"), False)))
+        left_out = {(one.book, one.question) for one in asked[fold::_FOLDS]}
+        for one in judged:
+            if (one.book, one.question) in left_out:
+                scored = [(_score(bias, weights, features), hit) for features, hit in one.rows]
+                found.append(max(scored, default=(float("-inf"), False)))
     return found
 
 
@@ -125,13 +136,17 @@ def _score(bias: float, weights: Sequence[float], features: Sequence[float]) -> 
     return bias + sum(map(float.__mul__, weights, features))
 
 
-def verifier(asked: Sequence[AskedQuestion]) -> dict[str, Any]:
-    """What assets/models keeps of it."""
+def verifier(asked: Sequence[AskedQuestion], short: Sequence[AskedQuestion]) -> dict[str, Any]:
+    """What assets/models keeps of it: learned on questions about books, and the threshold for short texts
+    from `short`, the same questions about stretches.
+    """
     bias, weights = learned(asked)
-    given, marked = thresholds(judged_by_folds(asked))
+    given, marked = thresholds(judged_by_folds(asked, asked))
+    found = judged_by_folds(asked, short)
     return {
         "given": round(given, 3),
         "marked": round(marked, 3),
+        "given_short": round(_lowest(sorted(found, reverse=True), _WRONG_SHORT * len(found)), 3),
         "bias": round(bias, 6),
         "weights": {name: round(value, 6) for name, value in zip(NAMES, weights, strict=True)},
     }
@@ -166,6 +181,7 @@ def main() -> None:
     first.add_argument("--books", type=Path, required=True)
     second = steps.add_parser("learn")
     second.add_argument("table", type=Path)
+    second.add_argument("short", type=Path)
     for one in (first, second):
         one.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
@@ -176,7 +192,8 @@ def main() -> None:
             list(question_table([json.loads(x) for text in texts for x in text.splitlines()], given.books)),
         )
         return
-    given.out.write_text(json.dumps(verifier(load_table(given.table)), indent=1) + "\n", encoding="utf-8")
+    found = verifier(load_table(given.table), load_table(given.short))
+    given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 from core.documents.document import Document, Section
 from core.errors import UserError
 
+_APART = 10  # every so manieth passage of SQuAD 2.0 is asked about
 _SMALL = 3  # letters: shorter words tell nothing about where an answer stands
 _WORD = re.compile(r"[a-z]+")
 
@@ -89,6 +90,27 @@ def of_stories(stories: Sequence[dict[str, Any]], count: int | None, seed: int) 
             Question("own", story["story"], text.strip(), question["question"], answers, tuple(gold))
         )
     return _in_a_row(found, seed)
+
+
+def of_passages(folder: Path, count: int | None, seed: int) -> list[Question]:
+    """`count` questions (None: all) about the tenth of SQuAD 2.0's passages that nothing is taught on; "own"
+    where the passage answers, else "unsaid".
+    """
+    lines = (folder / "squad2.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [
+        Question(
+            "own" if asked["answers"] else "unsaid",
+            f"{number}. {one['title']}",
+            one["passage"],
+            asked["question"],
+            tuple(asked["answers"]),
+        )
+        for number, one in enumerate(map(json.loads, lines))
+        if number % _APART == 0
+        for asked in one["questions"]
+    ]
+    dice = random.Random(f"{seed}/squad2")
+    return _in_a_row(found if count is None or count >= len(found) else dice.sample(found, count), seed)
 
 
 def summarised(stories: Sequence[dict[str, Any]], count: int | None) -> list[Story]:

@@ -5,15 +5,13 @@ story. Every case keeps its text.
 from __future__ import annotations
 
 import json
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.results import Table
 from benchmarks.quality.reading import scores
 from benchmarks.quality.reading.cases import Question, Story, document
 from core.assembly.composition import Composer
@@ -22,7 +20,7 @@ from core.conversation.answering import generate_answer
 from core.conversation.asking import AnswerRun, asked_of_passage
 from core.conversation.consensus import agreed, drawn
 from core.conversation.reading import ReadingStyle
-from core.conversation.reranking import ScoredPassage
+from core.conversation.reranking import ScoredPassage, reranked
 from core.conversation.session import Session
 from core.documents import read_document
 from core.events import Finished
@@ -33,47 +31,6 @@ from core.request import Params, Request
 from core.text.prompt import build_prompt
 
 _ANSWER_TOKENS = 64
-_WORDS = {
-    "f1_gold": "F1 of answers, the right passage given",
-    "contains_gold": "answers that contain a person's answer word for word",
-    "refused_own": "questions refused that the passage answers",
-    "answered_foreign": "questions about another story answered all the same",
-    "answered_elsewhere": "questions about another place of the story answered all the same",
-    "f1_story": "F1 of answers, the whole story given",
-    "passage_at_1": "right passage first",
-    "passage_at_3": "right passage among three",
-    "words_at_1": "right passage first, by words alone",
-    "words_at_3": "right passage among three, by words alone",
-    "books_right": "questions about four books answered with the right words",
-    "books_answered_unsaid": "questions that the books do not answer, answered all the same",
-    "books_wrong": "questions about books answered wrongly, of all",
-    "marked_right": "right answers about books that bear a mark",
-    "marked_wrong": "wrong answers about books that bear a mark",
-    "books_in_three": "right words among three passages of a book",
-    "quotes_exact": "quotations below answers that stand in the text word for word",
-    "rouge1": "ROUGE-1 of whole stories' summaries, to the nearest of a story's references",
-    "rouge2": "ROUGE-2 of whole stories' summaries, to the nearest of a story's references",
-    "unknown_names": "names in summaries that the story does not know",
-    "own_rouge1": "ROUGE-1 of the sentences that are chosen from the same stories",
-    "own_rouge2": "ROUGE-2 of the sentences that are chosen from the same stories",
-    "told_share": "sentences of summaries that are told, not taken (eight words in a row of the story)",
-    "pointing_nowhere": "sentences of summaries that begin with a pronoun behind nobody's name",
-    "draft_accepted": "of what the draft level proposed for summaries, accepted",
-    "retrieval_accepted": "of what the retrieval level proposed for summaries, accepted",
-    "tokens_per_round": "tokens of summaries in a round",
-    "summary_circling": "summaries that go round in circles",
-    "summary_mid_sentence": "summaries that stop in the middle of a sentence",
-}
-_CASES = {
-    "gold": "questions with a passage",
-    "story": "questions about whole stories",
-    "books": "questions about books",
-    "summaries": "stories summarised",
-}
-_SUMMARISED = (
-    "ROUGE is that of the nearest reference, where `benchmarks.summaries` has the mean over all. Where a "
-    "model's catalogue entry says `summaries: own`, the summaries are sentences of the story itself, chosen."
-)
 _UNSAID = "The book does not seem to say"
 
 
@@ -140,11 +97,7 @@ class Program:
         events = generate_answer(
             self.engine, self._context, ids, params, decode=self.tokenizer.decode, should_stop=lambda: False
         )
-        while True:
-            try:
-                next(events)
-            except StopIteration as end:
-                return end.value.text.strip()
+        return _last(events).text.strip()
 
     def of_story(self, one: Question) -> dict[str, Any]:
         """The answer to a question put with a whole story, from passages found by the program."""
@@ -182,6 +135,24 @@ class Program:
             "seconds": seconds,
         }
 
+    def of_squad2(self, one: Question) -> dict[str, Any]:
+        """The answer to a question about one passage of an encyclopedia, as to one about a pasted text."""
+        ask = Request(
+            one.question,
+            document(one.story, one.text),
+            conversation_id=one.question,
+            reading_mode="retrieval",
+            params=self._greedy(_ANSWER_TOKENS),
+        )
+        done, seconds = self._done(ask)
+        first = done.text.strip().split("\n\n")[0].strip()
+        refused = first.startswith(_UNSAID)
+        row = {"kind": one.kind, "question": one.question, "answers": list(one.answers), "said": first}
+        row |= {"refused": refused, "marked": self._marked(done, ask), "seconds": seconds}
+        if one.answers:
+            row["f1"] = 0.0 if refused else round(scores.f1(first, one.answers), 3)
+        return row
+
     def of_books(self, one: dict[str, Any]) -> dict[str, Any]:
         """The answer to a question about a real book."""
         ask = Request(
@@ -204,6 +175,7 @@ class Program:
         if one["keywords"]:
             row["right"] = not row["refused"] and scores.right(first, one["keywords"])
             row["in_three"] = any(scores.right(text, one["keywords"]) for text in held)
+            row["shown"] = scores.right(said.partition("\n\n")[2], one["keywords"])
         return row
 
     def of_summaries(self, one: Story) -> dict[str, Any]:
@@ -263,7 +235,7 @@ class Program:
         """The passages the program reads for a question, best first, in the order it asks them in; and of
         each its score by words, and what the model says of it (core.conversation.reranking.ScoredPassage).
         """
-        if self.style.doubt is None:
+        if not self.style.verifier:
             found = self._by_words(ask)
             return [passage for passage, _score in found], [(round(score, 3),) for _passage, score in found]
         found = self.heard(ask)
@@ -274,12 +246,10 @@ class Program:
         """What the model says of the passages nearest by words, in its order."""
         self._turn_to(ask)
         run = AnswerRun(ask, Params(**self._greedy(_ANSWER_TOKENS)), lambda: False)
-        events = self.session._from_passages.ranked(run, self._by_words(ask))
-        while True:
-            try:
-                next(events)
-            except StopIteration as end:
-                return end.value
+        reader, heard = self.session._from_passages.reader, []
+        for passage, score in self._by_words(ask):
+            heard.append(_last(reader.likelihoods(run, passage, score)))
+        return reranked(heard, self.style)
 
     def _by_words(self, ask: Request) -> list[tuple[Passage, float]]:
         plan = self.session.reading_plan(ask.book, reading_mode="retrieval")
@@ -290,6 +260,15 @@ class Program:
         if self._book not in (None, ask.book_id):
             self.session.forget_book(self._book)
         self._book = ask.book_id
+
+
+def _last(events: Generator[Any, None, Any]) -> Any:
+    """What comes of events that nobody looks at."""
+    while True:
+        try:
+            next(events)
+        except StopIteration as end:
+            return end.value
 
 
 def run_cases(
@@ -309,96 +288,3 @@ def run_cases(
                 file.write(json.dumps(row) + "\n")
         print(number, len(cases), row.get("question", row.get("story")), "=>", row["said"][:90], flush=True)
         yield row
-
-
-def reading_figures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The figures by name; None where nothing was run."""
-    gold, story = rows.get("gold", []), rows.get("story", [])
-    own = [row for row in gold if row["kind"] == "own"]
-    books = rows.get("books", [])
-    asked, unsaid = [r for r in books if r["keywords"]], [r for r in books if not r["keywords"]]
-    wrong = [row for row in books if not row["refused"] and not row.get("right")]
-    judged = [row for row in books if "marked" in row]  # earlier rows do not say it
-    summaries = rows.get("summaries", [])
-    names = sum(row["names"] for row in summaries)
-    quoting = [row for row in (*story, *books) if row.get("quotes")]
-    quotes = sum(row["quotes"] for row in quoting)
-    # rows that were kept before hold less
-    heard = [row["heard"] for row in story if "heard" in row]
-    told = [row["said"] for row in summaries]
-    return {
-        "f1_gold": _mean(own, "f1"),
-        "contains_gold": _mean(own, "contains"),
-        "f1_story": _mean(story, "f1"),
-        "answered_foreign": _share([r for r in gold if r["kind"] == "foreign"], "refused", without=True),
-        "answered_elsewhere": _share([r for r in gold if r["kind"] == "elsewhere"], "refused", without=True),
-        "refused_own": _mean(own, "refused"),
-        "passage_at_1": _mean(story, "passage_at_1"),
-        "passage_at_3": _mean(story, "passage_at_3"),
-        "words_at_1": _of([scores.first_by_words(one, 1) for one in heard]),
-        "words_at_3": _of([scores.first_by_words(one, 3) for one in heard]),
-        "quotes_exact": round(sum(row["exact"] for row in quoting) / quotes, 4) if quotes else None,
-        "rouge1": _mean(summaries, "rouge1"),
-        "rouge2": _mean(summaries, "rouge2"),
-        "unknown_names": round(sum(r["unknown_names"] for r in summaries) / max(1, names), 4)
-        if summaries
-        else None,
-        "own_rouge1": _mean([row for row in summaries if "own_rouge1" in row], "own_rouge1"),
-        "own_rouge2": _mean([row for row in summaries if "own_rouge2" in row], "own_rouge2"),
-        **_telling([row for row in summaries if row.get("tokens")]),
-        "summary_circling": _of([scores.circling(said) for said in told]),
-        "summary_mid_sentence": _of([scores.mid_sentence(said) for said in told]),
-        "books_right": _mean(asked, "right"),
-        "books_answered_unsaid": _share(unsaid, "refused", without=True),
-        "books_wrong": round(len(wrong) / len(books), 4) if books else None,
-        "marked_right": _mean([row for row in judged if row.get("right")], "marked"),
-        "marked_wrong": _mean([row for row in judged if row in wrong], "marked"),
-        "books_in_three": _mean(asked, "in_three"),
-        "cases": {name: len(held) for name, held in rows.items()},
-    }
-
-
-def _telling(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """How summaries were told, over all of their sentences, tokens and proposals."""
-
-    def ratio(above: float, below: float) -> float | None:
-        return round(above / below, 4) if below else None
-
-    def total(name: str, key: str = "") -> float:
-        return sum(row[name][key] if key else row[name] for row in rows)
-
-    return {
-        "told_share": ratio(total("sentences") - total("taken"), total("sentences")),
-        "pointing_nowhere": total("pointing") if rows else None,
-        "draft_accepted": ratio(total("draft", "accepted"), total("draft", "evaluated")),
-        "retrieval_accepted": ratio(total("retrieval", "accepted"), total("retrieval", "evaluated")),
-        "tokens_per_round": ratio(total("tokens"), total("rounds")),
-    }
-
-
-def _mean(rows: Sequence[dict[str, Any]], name: str) -> float | None:
-    return _of([row[name] for row in rows])
-
-
-def _share(rows: Sequence[dict[str, Any]], name: str, *, without: bool) -> float | None:
-    return _of([row[name] != without for row in rows])
-
-
-def _of(values: Sequence[float]) -> float | None:
-    return round(statistics.fmean(values), 4) if values else None
-
-
-def kept_rows(rows: dict[str, list[dict[str, Any]]], model: str, split: str, seed: int) -> dict[str, Any]:
-    """What the results file keeps beside its tables: all of it."""
-    return {"model": model, "split": split, "seed": seed, "figures": reading_figures(rows), **rows}
-
-
-def reading_tables(found: dict[str, Any]) -> tuple[Table, ...]:
-    """What is shown: every figure that was taken, in words."""
-    rows = [(words, found[name]) for name, words in _WORDS.items() if found[name] is not None]
-    ran = ", ".join(f"{count} {_CASES[name]}" for name, count in found["cases"].items() if count)
-    notes = [f"{ran}."]
-    if found["cases"].get("summaries"):
-        notes.append(_SUMMARISED)
-    title = "Reading, judged by what people asked and wrote"
-    return (Table(title, ("figure", "value"), tuple(rows), tuple(notes)),)

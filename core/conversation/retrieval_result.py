@@ -1,0 +1,132 @@
+"""What a search in the passages of a book has found, as it is told: the answer above the sentences that it
+rests on, or that there is none above the passages nearest to the question; sources, figures and notes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from core.conversation.passage_reading import Candidate
+from core.conversation.reading import ReadingPart, place_name
+from core.documents.document import Document
+from core.events import Piece, SourceSpan, Stats
+from core.evidence.passages import Passage
+from core.evidence.support import UNSAID, Evidence
+from core.request import Request
+from core.stats import combined_stats
+from core.text.levelled import stripped
+from core.text.words import joined_sentences
+from core.text.words import translated as _
+from core.text.words import translated_count as _n
+
+_SHOWN_PASSAGES = 3  # where none answers
+_QUOTE_CHARS = 500
+
+
+@dataclass(slots=True)
+class RetrievalState:
+    """How far the search for an answer is. `count` passages were found; `order` are those, best first, of
+    which so many were `reached`. `best`: the answer that is given; `tried`: one of each passage that was
+    asked; `more`: those beside them; `places`: where the likeliest of a passage stands. `said`: what else is
+    to be told.
+    """
+
+    evidence: Evidence
+    count: int
+    order: list[Passage]
+    reached: int = 0
+    stopped: bool = False
+    best: Candidate | None = None
+    tried: list[Candidate] = field(default_factory=list)
+    more: list[Candidate] = field(default_factory=list)
+    places: dict[Passage, tuple[int, int]] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def notes(self) -> tuple[str, ...]:
+        """What is told below the answer, nothing twice."""
+        given = [] if self.best is None else [self.best]
+        said = (one.answer for one in (*self.tried, *self.more, *given))
+        notes = [*self.said, *(note for one in said for note in one.notes)]
+        if self.stopped:
+            words = _("Stopped in passage {number} of {count}.")
+            notes.append(words.format(number=min(self.reached + 1, self.count), count=self.count))
+        return tuple(dict.fromkeys(notes))
+
+    def pieces(self, ask: Request) -> tuple[Piece, ...]:
+        """What is shown. What was not looked for is not called missing: nothing of a search that was
+        stopped.
+        """
+        if self.best:
+            return _answered(ask.book, self.best)
+        return () if self.stopped else self._not_said(ask)
+
+    def _not_said(self, ask: Request) -> tuple[Piece, ...]:
+        """That no answer was found, and of the nearest passages the sentences where the likeliest answer
+        stands that was not given, or those nearest to the question.
+        """
+        if not self.order:
+            hint = _(
+                "No passage shares a word with the question: ask with names or words that stand in the book."
+            )
+            return (Piece(joined_sentences(_(UNSAID), hint), ""),)
+        shown = [Piece(joined_sentences(_(UNSAID), _("Nearest passages:")), "")]
+        for one in self.order[:_SHOWN_PASSAGES]:
+            place = self.places.get(one) or self.evidence.support("", one, ask.question).place
+            shown += [Piece("\n\n", ""), *quotation(ask.book, place)]
+        return tuple(shown)
+
+    def stands(self) -> tuple[SourceSpan, ...]:
+        """What an answer that a verifier has judged stands on, all of it."""
+        if self.best is None or self.best.sure is None:
+            return ()
+        said = len("".join(piece.text for piece in stripped(self.best.answer.pieces)))
+        return (SourceSpan(0, said, *self.best.support.place, borne_out=self.best.sure),)
+
+    def figures(self, *, ttft_s: float) -> Stats:
+        """Those of the answer that is given; what was read and written for it in all stands beside them."""
+        every = [one.answer.stats for one in (*self.tried, *self.more)]
+        work = combined_stats(every)
+        return replace(
+            self.best.answer.stats if self.best else replace(work, new_tokens=0),
+            ttft_s=ttft_s,
+            prompt_tokens=work.prompt_tokens,
+            reused_tokens=work.reused_tokens,
+            prefill_s=work.prefill_s,
+            peak_memory_bytes=work.peak_memory_bytes,
+            bytes_moved=work.bytes_moved,
+            answers=len(every),
+            all_tokens=sum(one.new_tokens for one in every),
+        )
+
+    def sources(self, book: Document) -> list[str]:
+        """What was read, in the order of the book."""
+        found = self.order[: len(self.tried)] or self.order
+        ordered = sorted(found, key=lambda one: one.start)
+        places = Counter(place_in_words(book, (one.start, one.end)) for one in ordered)
+        return [
+            _n("a passage of {place}", "{count} passages of {place}", count).format(place=place, count=count)
+            for place, count in places.items()
+        ]
+
+
+def _answered(book: Document, best: Candidate) -> tuple[Piece, ...]:
+    """The answer with the sentences it rests on; where they lack its words, they are called the nearest."""
+    quoted = quotation(book, best.support.place)
+    nearest = () if best.support.shown else (Piece(_("Nearest passages:"), ""), Piece("\n\n", ""))
+    return (*stripped(best.answer.pieces), Piece("\n\n", ""), *nearest, *quoted)
+
+
+def quotation(book: Document, place: tuple[int, int]) -> tuple[Piece, Piece]:
+    """The book's own words under the place they stand at, as a quotation in Markdown."""
+    words = " ".join(book.text[slice(*place)].split())
+    if len(words) > _QUOTE_CHARS:
+        words = words[:_QUOTE_CHARS].rsplit(" ", 1)[0] + " …"
+    return Piece(_("{place}:").format(place=place_in_words(book, place)), ""), Piece(f"\n> {words}", "")
+
+
+def place_in_words(book: Document, place: tuple[int, int]) -> str:
+    """Chapter and page of a place."""
+    chapter = place_name(book, (ReadingPart(_("The text"), *place, 0),))
+    page = book.page_at(place[0])
+    return _("{chapter}, p. {page}").format(chapter=chapter, page=page) if page else chapter
