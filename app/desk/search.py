@@ -1,15 +1,21 @@
-"""Looks through titles and all that was said about all books: conversations with the earlier versions of
-their answers, the person's own notes, kept summaries of chapters. Nothing behind a book's limit is found.
+"""Looks through titles, the books themselves and all that was said about them: conversations with the
+earlier versions of their answers, the person's own notes, kept summaries of chapters. Nothing behind a book's
+limit is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from app.desk.chapters import Chapters
 from app.desk.reader import as_known, where
+from app.desk.state import AppState
 from app.desk.store import Store
+from app.desk.values import BookPlaces, TextSearch
 from app.store.fulltext import FoundTurn
 from app.store.history import History
 from app.store.library import BookEntry, Library
@@ -19,6 +25,7 @@ from core.documents.finding import Finder
 
 WANTED_CHARS = 200
 AROUND_CHARS = 70  # on each side of what was found
+SHOWN_PLACES = 5  # of a book
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +49,17 @@ class FoundText:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What was found: books by title or author, and what was said, by the book it is about. `withheld`: what
-    lies behind its book's spoiler limit.
+    """What was found: books by title or author, and what was said, by the book it is about. `texts`: books
+    whose text holds the words, in how many places, and the first of these. `withheld`: what lies behind its
+    book's spoiler limit. `unread`: texts that are still to be looked through.
     """
 
     wanted: str = ""
     books: tuple[BookEntry, ...] = ()
     said: tuple[tuple[BookEntry, tuple[FoundText, ...]], ...] = ()
     withheld: int = 0
+    texts: tuple[tuple[BookEntry, int, tuple[FoundText, ...]], ...] = ()
+    unread: int = 0
 
 
 class ShelfSearch:
@@ -60,13 +70,64 @@ class ShelfSearch:
         self._history, self._chapters = history, chapters
 
     def look_for(self, words: str) -> None:
-        """Looks for the words in titles, authors and all that was said; none: the shelf is shown again."""
-        self._store.update(shelf_search=words.strip()[:WANTED_CHARS])
+        """Looks for the words in titles, authors and all that was said, and begins to look through the texts;
+        none: the shelf is shown again.
+        """
+        wanted = words.strip()[:WANTED_CHARS]
+        ids = tuple(entry.id for entry in self._library.entries()) if wanted else ()
+        self._store.update(shelf_search=wanted, text_search=TextSearch(wanted, 0, len(ids)))
+        if ids:
+            look = partial(self._look_through, wanted, ids)
+            threading.Thread(target=look, name="search", daemon=True).start()
 
-    def results(self, wanted: str) -> Results:
-        """What holds these words now; nothing where none are wanted."""
+    def results(self, wanted: str, texts: TextSearch | None = None) -> Results:
+        """What holds these words now; nothing where none are wanted. `texts`: what was found in the books."""
         if not wanted:
             return Results()
+        found = self._said(wanted)
+        if texts is None or texts.wanted != wanted:
+            return found
+        held, behind = self._in_texts(texts)
+        withheld = found.withheld + behind
+        return replace(found, texts=held, withheld=withheld, unread=texts.total - texts.done)
+
+    def _look_through(self, wanted: str, ids: Sequence[str]) -> None:
+        """One book after another, until something else is looked for; a damaged one holds nothing."""
+        for done, book_id in enumerate(ids, 1):
+            book = self._library.find(book_id)
+            places = Finder(book.text).find(wanted).places if book else ()
+            more = (BookPlaces(book_id, places),) if places else ()
+
+            def add(now: AppState, done: int = done, more: tuple[BookPlaces, ...] = more) -> AppState:
+                if now.text_search.wanted != wanted or now.text_search.done != done - 1:
+                    return now
+                return replace(
+                    now,
+                    text_search=replace(now.text_search, done=done, found=(*now.text_search.found, *more)),
+                )
+
+            if self._store.update(add).text_search.done != done:
+                return
+
+    def _in_texts(
+        self, texts: TextSearch
+    ) -> tuple[tuple[tuple[BookEntry, int, tuple[FoundText, ...]], ...], int]:
+        """The books that hold the words, and how many places lie behind their limits."""
+        entries, held, withheld = {one.id: one for one in self._library.entries()}, [], 0
+        for one in texts.found:
+            whole = self._library.find(one.book_id)
+            if whole is None or one.book_id not in entries:
+                continue
+            end = len(as_known(whole, self._limit(one.book_id)).text)
+            shown = [place for place in one.places if place[1] <= end]
+            withheld += len(one.places) - len(shown)
+            if shown:
+                first = tuple(_in_text(whole, *place) for place in shown[:SHOWN_PLACES])
+                held.append((entries[one.book_id], len(shown), first))
+        return tuple(held), withheld
+
+    def _said(self, wanted: str) -> Results:
+        """Titles, authors, and all that was said."""
         entries, found, withheld = self._library.entries(), {}, 0
         books = tuple(one for one in entries if Finder(f"{one.title}\n{one.author}").find(wanted).count)
         turns = self._history.search(wanted)
@@ -121,6 +182,16 @@ class ShelfSearch:
             if _holds(text, wanted):
                 one = chapters[number - 1]
                 yield FoundText("summary", one.title, *_around(text, wanted), offset=one.start)
+
+
+def _in_text(book: Document, start: int, end: int) -> FoundText:
+    """A place in the book's text, with the words around it on one line."""
+    left, right = max(0, start - AROUND_CHARS), min(len(book.text), end + AROUND_CHARS)
+    parts = (book.text[left:start], book.text[start:end], book.text[end:right])
+    before, words, after = (re.sub(r"\s+", " ", part) for part in parts)
+    before = "…" + before.partition(" ")[2] if left else before
+    after = after.rpartition(" ")[0] + "…" if right < len(book.text) else after
+    return FoundText("text", where(book, start), before, words, after, offset=start, length=end - start)
 
 
 def _heard(one: FoundTurn, wanted: str) -> FoundText:

@@ -16,6 +16,7 @@ from app.desk.values import (
     Notice,
     ReadingsUsage,
     ShownPassage,
+    TextSearch,
 )
 from app.models.local_files import FileInspection, FolderChoice
 from app.store.notebook import Notebook
@@ -49,6 +50,7 @@ class AppState:
     # files, folders and models
     opening: ImportedFile | None = None
     shelf_search: str = ""  # what is looked for on the whole shelf
+    text_search: TextSearch = TextSearch()  # and in the texts of its books
     kept: ReadingsUsage | None = None
     shortage: DiskShortage | None = None
     moving: FolderMove | None = None

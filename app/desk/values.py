@@ -85,6 +85,31 @@ class BookSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class BookPlaces:
+    """Where in the text of a book words stand: (start, end) of each place."""
+
+    book_id: str
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    """What is looked for in the texts of all books: of `total` so many are `done`, and `found` are those that
+    hold it.
+    """
+
+    wanted: str = ""
+    done: int = 0
+    total: int = 0
+    found: tuple[BookPlaces, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether more may be found."""
+        return self.done < self.total
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerPlace:
     """Where an answer is made: the conversation, its book ("" without one), and what was asked."""
 

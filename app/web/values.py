@@ -15,7 +15,7 @@ from app.desk.comparison import comparable
 from app.desk.reader import as_known, as_read, shown_bookmarks
 from app.desk.requests import chosen_mode
 from app.desk.shelf import kept_of_books
-from app.desk.values import Notice, Remedy
+from app.desk.values import Notice, Remedy, TextSearch
 from app.store.turns import StoredTurn
 from app.web.answers import question_of
 from app.web.chapters import section_words
@@ -72,8 +72,9 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         spoiler_limit: int | None,
         bookmarks: object,
         said: int,
+        text_search: TextSearch,
     ) -> Any:
-        return parts.search.results(shelf_search)
+        return parts.search.results(shelf_search, text_search)
 
     return {
         # of the open book

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import date, datetime
 
@@ -29,6 +30,7 @@ def ask(desk, question: str, answer: str) -> str:
 
 def look(desk, words: str) -> str:
     desk.actions.dispatch({"act": "search", "text": words})
+    wait_until(lambda: not desk.state.text_search.running)
     return "".join(Page(desk).render()["hits"])
 
 
@@ -119,6 +121,7 @@ def test_a_note_written_while_it_is_looked_for_is_found(two, book):
     two.books.select(book.sha256)
     page = Page(two)
     two.actions.dispatch({"act": "search", "text": "zyxomma"})
+    wait_until(lambda: not two.state.text_search.running)
     assert "Nothing on the shelf" in page.render()["hits"][0]
     two.reader.mark(book.chapters[0].start, book.text[book.chapters[0].start :][:12])
     two.reader.note(book.chapters[0].start, "Zyxomma.")
@@ -214,3 +217,48 @@ def test_a_pasted_text_has_the_name_it_was_given(make_desk, engine, book, tmp_pa
         assert desk.books.current.title == name
     with pytest.raises(UserError):
         desk.actions.dispatch(sent)
+
+
+def test_the_books_themselves_are_looked_through_and_lead_to_their_places(two, book):
+    """*Search everything* knew titles and talk, and not a word of the books."""
+    two.books.select("b" * 64)
+    html = look(two, "LIT the  lamp")
+    assert "In “The Lamp”: 40 places" in html and "In “Über Land”: 40 places" in html
+    offset = book.text.index("lit the lamp")
+    sent = f'data-act="place" data-book="{book.sha256}" data-offset="{offset}"\n data-length="12"'
+    assert sent in html and "<mark>lit the lamp</mark>" in html and html.count("<mark>lit") == 10
+    two.actions.dispatch({"act": "place", "book": book.sha256, "offset": str(offset), "length": "12"})
+    assert two.state.book_id == book.sha256 and two.state.passage == ShownPassage(offset, 12)
+
+
+def test_nothing_of_a_books_text_is_found_behind_its_limit(two, book):
+    two.books.select("b" * 64)
+    two.actions.dispatch({"act": "limit", "value": "1"})
+    html = look(two, "nobody came")
+    assert "In “Über Land”" not in html and "In “The Lamp”: 40 places" in html
+    assert "40 places lie behind a spoiler limit" in html
+    two.actions.dispatch({"act": "limit", "value": ""})
+    assert "In “Über Land”: 40 places" in look(two, "nobody came")
+    two.actions.dispatch({"act": "limit", "value": "1"})
+    assert "In “Über Land”" not in "".join(Page(two).render()["hits"]), "also of what was found before"
+
+
+def test_what_is_looked_for_anew_ends_the_search_before(two, monkeypatch):
+    """Words that nobody wants any more must not take the place of those that are wanted."""
+    gate, find = threading.Event(), two.library.find
+
+    def slowly(book_id: str):
+        if two.state.shelf_search == "lamp":
+            gate.wait(30)
+        return find(book_id)
+
+    monkeypatch.setattr(two.library, "find", slowly)
+    two.actions.dispatch({"act": "search", "text": "lamp"})
+    assert two.state.text_search.running
+    monkeypatch.setattr(two.library, "find", find)
+    two.actions.dispatch({"act": "search", "text": "keeper"})
+    wait_until(lambda: not two.state.text_search.running)
+    gate.set()
+    for thread in [one for one in threading.enumerate() if one.name == "search"]:
+        thread.join(30)
+    assert two.state.text_search.wanted == "keeper" and len(two.state.text_search.found) == 2
