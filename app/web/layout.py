@@ -25,6 +25,7 @@ FIXED = {
     "pasted": "pasted.html",
     "settings-head": "drawer_head.html",
     "spoken": "spoken.html",
+    "player": "player.html",
     "lost": "lost.html",
     "bring": "bringing.html",
     "hero": "hero.html",
@@ -72,6 +73,7 @@ def build_page(parts: AppServices) -> gr.Blocks:
             _region("preferences")
         _fixed("pasted")
         _fixed("spoken")
+        _fixed("player")
         _region("leaving")
         _wire(parts, password, unlock, question, send)
         # in the browser alone: Gradio overwrites what a script writes into its boxes

@@ -13,7 +13,7 @@ from app.desk.values import BookSearch, ShownPassage
 from app.render.templating import render
 from app.store.notebook import Bookmark
 from core.documents.document import Document, Section
-from core.text.language_detection import script
+from core.text.language_detection import script, spoken_language
 
 # what is shown at once; a page must stay light for a book without chapters
 WINDOW_CHARS = 24_000
@@ -63,6 +63,7 @@ def reader_html(book: Document | None, passage: ShownPassage) -> str:
         section=section,
         page=book.page_at(passage.offset),
         script=script(book.text[start:end]),
+        spoken=spoken_language(book.text[start:end]),
         passage=passage,
         paragraphs=paragraphs,
         earlier=max(section.start, start - WINDOW_CHARS // 2) if start > section.start else None,

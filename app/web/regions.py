@@ -20,6 +20,7 @@ from core.config import READING_MODES
 from core.documents.document import Document
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
+from core.text.language_detection import spoken_language
 from core.text.words import duration, localized, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -250,6 +251,7 @@ def turn_html(
     return render(
         "answer.html",
         parts=parts,
+        spoken=spoken_language(displayed_text(turn)),
         text=answer_html(stored.get("level_pieces") or ((turn.text, ""),), cited.citations),
         found=cited.found,
         sentences=cited.sentences,

@@ -12,9 +12,19 @@ from core.text.words import language
 ASSETS = ROOT / "assets"
 CSS = [
     ASSETS / "css" / f"{name}.css"
-    for name in ("tokens", "layout", "conversation", "composing", "panel", "shelf", "reader", "narrow")
+    for name in (
+        "tokens",
+        "layout",
+        "conversation",
+        "composing",
+        "panel",
+        "shelf",
+        "reader",
+        "narrow",
+        "aloud",
+    )
 ]
-SCRIPTS = [ASSETS / "js" / name for name in ("regions.js", "away.js", "app.js", "shelf.js", "reader.js")]
+SCRIPTS = [ASSETS / "js" / f"{name}.js" for name in ("regions", "away", "app", "shelf", "reader", "aloud")]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 # (light, dark) of the palette's names
 PAPER, SHEET, WELL = ("#F8F3E8", "#10212A"), ("#FFFDF8", "#182E37"), ("#EFE7D6", "#0B1920")

@@ -333,6 +333,7 @@
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     window.triforce.watch();
     window.triforce.read();
+    window.triforce.listen();
     const question = document.querySelector("#question textarea");
     question?.setAttribute("aria-label", question.placeholder);
     for (const name of ["live", "reader"]) {   // scrollable, so the keyboard must reach them

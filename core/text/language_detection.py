@@ -64,6 +64,11 @@ def script(text: str) -> str:
     return ""
 
 
+def spoken_language(text: str) -> str:
+    """The language that a text is to be read aloud in; empty for Latin letters that are not English words."""
+    return script(text) or ("" if foreign(text) else "en")
+
+
 def foreign(text: str) -> bool:
     """True where the text is rather in another language than in English; False where that cannot be told."""
     if len(text) > _SAMPLE:
