@@ -382,7 +382,9 @@ SLIPS = (
         "_replace(pieces=())",
         ("tests/app/test_told_levels.py",),
     ),
-    Slip("app/store/history.py", "(to_json_text(extra), *key)", "(json.dumps(extra), *key)", _SHOWN),
+    Slip(
+        "app/store/history.py", "(to_json_text(late.extra), *key)", "(json.dumps(late.extra), *key)", _SHOWN
+    ),
     Slip(
         "app/store/history.py", "state, to_json_text(extra or {})", "state, json.dumps(extra or {})", _SHOWN
     ),

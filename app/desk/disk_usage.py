@@ -62,9 +62,9 @@ class DiskUsage:
     def check(self) -> None:
         """Likewise, and stores the answers that wait for room. Raises sqlite3.Error where it cannot."""
         self.warn()
-        if self._history.is_behind:
-            self._history.store_again()
-            self._store.update(notice=None)
+        self._history.store_again()
+        if self._store.state.shortage is None:
+            self._store.update(notice=None)  # that the disk is full is true no more
 
     def _shortage(self) -> DiskShortage:
         models = tuple((one.name, one.disk_bytes) for one in self._models.list if one.disk_bytes)

@@ -31,6 +31,7 @@ def kept_log():
         folder() / "app.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", errors="replace"
     )
     handler.setFormatter(DiscreetFormatter())
+    handler.handleError = lambda record: None  # a full disk is said on the page, not in tracebacks of the log
     root, ours = logging.getLogger(), logging.getLogger("app")
     root.addHandler(handler)
     ours.setLevel(logging.INFO)

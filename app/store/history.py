@@ -278,11 +278,6 @@ class History:
             self._unwritten[key] = late.behind(self._unwritten.pop(key, None))
             self.store_again()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether answers wait to be written."""
-        return bool(self._unwritten)
-
     def store_again(self) -> None:
         """Writes what could not be written before. Raises sqlite3.Error where it still cannot be."""
         with self._lock:

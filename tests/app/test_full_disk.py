@@ -163,7 +163,8 @@ def test_room_that_is_made_stores_what_waited(crowded, disk):
     assert region(crowded, "shortage")
     crowded.history._db.is_full, disk[0] = False, 100 * SHORT_BYTES
     crowded.actions.dispatch({"act": "check-disk"})
-    assert region(crowded, "shortage") == "" and not crowded.history.is_behind
+    assert region(crowded, "shortage") == "" and crowded.state.notice is None
+    assert crowded.books.turns[-1].unstored == ""
 
 
 def test_a_file_that_did_not_fit_is_told_why(desk, disk):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
 import sys
 import threading
+from logging.handlers import RotatingFileHandler
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,3 +106,20 @@ def test_an_engine_that_fails_over_a_question_does_not_write_it_down(home, monke
     assert SECRET in failed.message, "the script quotes the prompt"
     assert "ask failed" in written() and "RuntimeError" in written()
     assert SECRET not in written() and "keeper came" not in written()
+
+
+def test_a_log_that_the_disk_has_no_room_for_is_no_traceback_in_the_terminal(home, capsys):
+    """A start on a full disk ended in pages of “--- Logging error ---”."""
+    with logs.kept_log():
+        (handler,) = [one for one in logging.getLogger().handlers if isinstance(one, RotatingFileHandler)]
+
+        def full(*_given) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        handler.stream.close()
+        handler.stream = SimpleNamespace(
+            write=full, flush=lambda: None, tell=lambda: 0, seek=full, close=full
+        )
+        logging.getLogger("app.desk").warning("it rains")
+        handler.stream = None
+    assert "Logging error" not in capsys.readouterr().err
