@@ -64,7 +64,7 @@ class Program:
 
     def of_gold(self, one: Question) -> dict[str, Any]:
         """The answer to a question put with its passage: the likeliest, and where that is no refusal the one
-        that more of them agree on, as the program does with a passage that it does not doubt.
+        that more of them agree on. What the reader itself can, without the verifier.
         """
         encode = self.tokenizer.encode
         ids = build_prompt(
