@@ -177,7 +177,7 @@ SLIPS = (
         _FAMILIES,
     ),
     Slip("core/cache/windows.py", "end - window, end)", "end - window - 1, end)", _WINDOWS),
-    Slip("core/cache/windows.py", "first = end - n - window + 1", "first = end - n - window", _WINDOWS),
+    Slip("core/cache/windows.py", "part(q[:-1].flip(0), keys", "part(q[:-1], keys", _WINDOWS),
     Slip("core/cache/layered.py", "        self._follow(length)\n", "", _WINDOWS),
     Slip("core/cache/layered.py", "self.windows.put_back(self._before)", "pass", _WINDOWS),
     Slip("core/cache/layered.py", "self.windows.put_back(self._remembered)", "pass", _WINDOWS),

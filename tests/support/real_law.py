@@ -126,7 +126,7 @@ def read_page(
         streaming.commit(len(known))
         laws = (model, full), (model.drafting, retrieval), (model.drafting, streaming)
         logits = [_row(level, newest, cache) for level, cache in laws]
-        kept = [full.rows(layer, 0, len(ids)) for layer in range(model.config.layers)]
+        kept = [full.rows(layer, 0, len(ids)) for layer in range(full.shape.layers)]
         return Page(tuple(ids), *logits, kept)
 
 
