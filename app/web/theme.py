@@ -6,6 +6,7 @@ import json
 
 import gradio as gr
 
+from app.render.templating import render
 from core.paths import ROOT
 from core.text.words import language
 
@@ -94,9 +95,9 @@ def head(choice: str, *, launch: str, max_mb: int) -> str:
     # not by Gradio's css option: it rewrites selectors
     style = "\n".join(path.read_text(encoding="utf-8") for path in CSS)
     known = json.dumps({"choice": choice, "launch": launch, "maxMb": max_mb})
-    spoken = json.dumps(language())
+    spoken, frame = json.dumps(language()), json.dumps(render("frame.html")).replace("</", "<\\/")
     return (
         f'<meta name="color-scheme" content="light dark"><style>{style}</style>'
         f"<script>document.documentElement.lang = {spoken};"
-        f"Object.assign(document.documentElement.dataset, {known});{script}</script>"
+        f"Object.assign(document.documentElement.dataset, {known});const FRAME = {frame};{script}</script>"
     )

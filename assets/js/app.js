@@ -24,6 +24,20 @@
     return window.triforce.draft();
   };
 
+  // the page's parts stand there at once, empty; Gradio takes seconds to mount them
+  const frame = () => {
+    if (!document.body || document.getElementById("frame")) return;
+    const parts = document.createElement("div");
+    parts.id = "frame";
+    parts.ariaHidden = "true";
+    parts.innerHTML = FRAME;
+    document.body.append(parts);
+    early.disconnect();
+  };
+  const early = new MutationObserver(frame);
+  early.observe(root, { childList: true });
+  frame();
+
   // --- colours: Gradio reads a class on <body>
   const paint = () => {
     const choice = recall("theme", root.dataset.choice || "system");
@@ -307,7 +321,18 @@
       const begins = beginning(), end = scroller.scrollHeight - scroller.clientHeight;
       scroller.scrollTop = scroller.scrollTop > begins + 120 ? end : Math.min(begins, end);
     };
+    // in a narrow window a talk that is opened is in sight at once: what is chosen above it would fill the screen
+    let open = "";
+    const opened = () => {
+      const talk = [...scroller.querySelectorAll("#turns .asked")].at(-1)?.dataset.turn.split(":")[0] ?? "";
+      if (talk === open) return;
+      open = talk;
+      if (!talk || !window.matchMedia("(max-width: 760px)").matches || scroller.querySelector(".turn-sought")) return;
+      pinned = true;
+      until = Math.max(until, Date.now() + 1500);
+    };
     const sizes = new ResizeObserver(() => {
+      opened();
       if (document.querySelector(WRITING)) until = Math.max(until, Date.now() + 2000);
       if (pinned && Date.now() < until) follows();
       height = scroller.scrollHeight;
@@ -324,6 +349,7 @@
     const scroller = document.getElementById("scroller");
     if (!connected || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
     ready.disconnect();
+    document.getElementById("frame")?.remove();
     paint();
     applyLevels();
     showTab(recall("tab", "live"));

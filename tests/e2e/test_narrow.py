@@ -201,3 +201,49 @@ def test_from_the_first_book_to_its_page_without_a_mouse(serve, open_page):
     page.keyboard.press("Escape")
     page.wait_for_selector("#settings", state="hidden")
     assert page.evaluate("document.activeElement.dataset.toggle") == "settings"
+
+
+SEEN = """(() => {
+  window.stood = [];
+  new MutationObserver(() => {
+    const frame = document.getElementById("frame");
+    if (frame && !document.body.dataset.connected) window.stood.push(frame.textContent);
+  }).observe(document, { childList: true, subtree: true });
+})()"""
+
+
+def test_the_pages_parts_stand_there_before_gradio_has_mounted_it(serve, open_page):
+    """For seconds it was an empty sheet."""
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
+    page.add_init_script(SEEN)
+    page.reload()
+    page.wait_for_selector("body[data-connected]")
+    assert any("Library" in words and "Live" in words for words in page.evaluate("window.stood"))
+    assert page.locator("#frame").count() == 0
+
+
+def test_nothing_in_the_middle_moves_between_live_and_book(serve, open_page):
+    page = opened(serve, open_page)
+    for _size in at_sizes(page, [(1440, 900), (1280, 800), (1050, 800), (900, 800)]):
+        places = []
+        for tab in ("#tab-live", "#tab-reader"):
+            page.click(tab)
+            page.wait_for_timeout(100)
+            places.append([page.locator(one).bounding_box() for one in ("#middle", ".card", "#composer")])
+        assert places[0] == places[1]
+    page.click("#tab-live")
+
+
+def test_at_the_width_of_a_phone_the_talk_is_in_sight_at_once(serve, open_page):
+    """The card and the choices of the book filled the screen before the first word."""
+    page = opened(serve, open_page, size=(390, 844))
+    page.fill("#question textarea", "Who keeps the clocks?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer")
+    page.reload()
+    page.wait_for_selector("#turns .answer footer")
+    page.wait_for_timeout(300)
+    asked = page.locator("#turns .asked .bubble").last.bounding_box()
+    answer = page.locator("#turns .answer .text").last.bounding_box()
+    composer = page.locator("#composer").bounding_box()
+    assert 0 <= asked["y"] < 500 and answer["y"] < composer["y"] - 80
