@@ -6,6 +6,7 @@ import io
 import os
 import quopri
 import random
+import textwrap
 import time
 import zipfile
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from core.documents import Document, read_document, read_safely
 from core.errors import DocumentError, PasswordNeeded
 from core.sandbox.process import Limits
 from tests.support.minimal_pdf import pdf_of
+from tests.support.printed_pages import booklet, column, ocr_layer, printed_pdf
+from tests.support.word_processing import rich_text, word_document, word_paragraph, word_style, word_table
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 SHARED = {
@@ -44,6 +47,10 @@ OWN = {
     "own rtf": ".rtf",
     "own mhtml": ".mhtml",
     "own zip": ".zip",
+    "own styled docx": ".docx",
+    "own noted rtf": ".rtf",
+    "own booklet": ".pdf",
+    "own ocr layer": ".pdf",
 }
 KINDS = (*SHARED, *OWN)
 LONG_S = float(os.environ.get("TRIFORCE_FUZZ_S", "60"))  # of the long run, for each kind
@@ -96,6 +103,51 @@ def rtf_of(book: str) -> bytes:
     return ("{\\rtf1\\ansi{\\info{\\title The Light}}" + signs.replace("\n\n", "\\par ") + "}").encode()
 
 
+def styled_docx_of(book: str) -> bytes:
+    """A Word document with styles of its own, outline levels, footnotes and a table."""
+    level = '<w:outlineLvl w:val="0"/>'
+    body = "".join(
+        word_paragraph(escape(part), style="B" if number % 9 == 0 else "", note=1 + number % 5)
+        + (word_paragraph(escape(part[:20]), properties=level) if number % 7 == 0 else "")
+        for number, part in enumerate(book.split("\n\n"))
+    )
+    styles = word_style("A", "heading 1", level=0) + word_style("B", "Mine", based_on="A")
+    notes = {number: f"Note {number}." for number in range(1, 6)}
+    return word_document(body + word_table(["Year", "Men"], ["1863", "31"]), styles=styles, notes=notes)
+
+
+def noted_rtf_of(book: str) -> bytes:
+    """Rich text with a style sheet, outline levels, notes and a table."""
+    signs = "".join(char if char < "\x7f" else f"\\u{ord(char)}?" for char in book)
+    note = r"{\super\chftn}{\footnote\pard {\super\chftn} It is said.\par So it is.}"
+    parts = [
+        rf"\pard\s{number % 6} {part}{note}\par " if number % 5 else rf"{{\pard\outlinelevel1 {part}\par}}"
+        for number, part in enumerate(signs.split("\n\n"))
+    ]
+    rows = r"\trowd Year\cell Men\cell \row \trowd 1863\cell 31\cell \row "
+    return rich_text(*parts, rows, styles=r"{\s4\outlinelevel0 Mine;}{\s5\sbasedon4 Other;}")
+
+
+def wrapped(book: str) -> list[str]:
+    """The book's words in lines of a column."""
+    return textwrap.wrap(book.encode("ascii", "replace").decode(), 58)
+
+
+def booklet_of(book: str) -> bytes:
+    """A PDF of sheets with two pages each, cut by a crop box."""
+    lines = wrapped(book)
+    pages = [lines[20 * number : 20 * number + 20] for number in range(16)]
+    return printed_pdf(
+        booklet(pages, leaves=2), outline={1: "The Light"}, crop=(5, 5, 830, 590), size=(842, 595)
+    )
+
+
+def ocr_layer_of(book: str) -> bytes:
+    """A PDF as OCR programs write them."""
+    lines = wrapped(book)
+    return ocr_layer([column(lines[30 * number : 30 * number + 30]) for number in range(6)], right=360)
+
+
 def mhtml_of(book: str) -> bytes:
     """A saved web page."""
     head = (
@@ -145,6 +197,10 @@ _MADE: dict[str, Callable[[str], bytes]] = {
     "own rtf": rtf_of,
     "own mhtml": mhtml_of,
     "own zip": lambda book: zip_of({"book.txt": book}),
+    "own styled docx": styled_docx_of,
+    "own noted rtf": noted_rtf_of,
+    "own booklet": booklet_of,
+    "own ocr layer": ocr_layer_of,
 }
 
 

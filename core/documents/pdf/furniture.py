@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from core.documents.pdf.page import LinePiece
 from core.documents.structure.headings import read_heading, title_key, to_number
 
+_HEADING_CHARS = 60
 _WINDOW = 12  # pages to either side that are compared
 _END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8})\W*\Z", re.I)
 
@@ -74,7 +75,7 @@ def _edges(lines: list[LinePiece], page: int) -> list[_Edge]:
 
 
 def _heading_label(text: str) -> tuple[str, int] | None:
-    heading = read_heading(text)
+    heading = read_heading(text) if len(text) <= _HEADING_CHARS else None
     if heading is None or not heading.number or heading.word == "":
         return None
     return heading.word, heading.number

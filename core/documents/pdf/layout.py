@@ -63,10 +63,11 @@ def page_layout(
     pages have theirs, for a page whose second column holds too few lines to be sure.
     """
     pieces, notes = _footnotes(pieces, body)
-    text = [piece for piece in pieces if abs(piece.size - body) < 0.08 * body and _has_words(piece)]
-    gutter = _gutter(text)
-    if gutter is None and len(text) < len(pieces):
-        gutter = _gutter(pieces)
+    gutter = _gutter(pieces)
+    if gutter is None and pieces and _begins_inside(pieces) >= _MIN_COLUMN_LINES:
+        gutter = _gutter(
+            [piece for piece in pieces if abs(piece.size - body) < 0.08 * body and _has_words(piece)]
+        )
     if gutter is None:
         gutter = next((hint for hint in gutters if _fits_gutter(pieces, hint)), None)
     columns = [merged_pieces(column) for column in _columns(pieces, gutter) if column]
@@ -160,6 +161,12 @@ def _gutter(pieces: list[LinePiece]) -> float | None:
         if _side_by_side(left, right) and _like_text(left) and _like_text(right):
             return gutter
     return None
+
+
+def _begins_inside(pieces: list[LinePiece]) -> int:
+    """How many pieces begin right of the page's first quarter: with few of them there is no second column."""
+    low, high = min(line.x0 for line in pieces), max(line.x1 for line in pieces)
+    return sum(line.x0 > low + 0.25 * (high - low) for line in pieces)
 
 
 def _side_by_side(left: list[LinePiece], right: list[LinePiece]) -> bool:

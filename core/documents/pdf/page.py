@@ -86,6 +86,7 @@ class PageText:
         self.turned: Counter[int | None] = Counter()
         self._crop = self._shown_part(page)
         self._text_page = page.get_textpage()
+        self._raw = self._text_page.raw  # asked some hundred times a page, without the wrapper's look-up
         self._chars = self._characters()
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
         self._left, self._right, self._bottom, self._top = (ctypes.c_double() for _ in range(4))
@@ -133,11 +134,11 @@ class PageText:
         text = self._text_page.get_text_range() if count > 0 else ""
         if len(text) == count:
             return text
-        codes = (pdfium_c.FPDFText_GetUnicode(self._text_page, index) for index in range(count))
+        codes = (pdfium_c.FPDFText_GetUnicode(self._raw, index) for index in range(count))
         return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
 
     def _origin(self, index: int) -> tuple[float, float]:
-        pdfium_c.FPDFText_GetCharOrigin(self._text_page, index, self._x, self._y)
+        pdfium_c.FPDFText_GetCharOrigin(self._raw, index, self._x, self._y)
         return self._shown(self._x.value, self._y.value)
 
     def _shown(self, x: float, y: float) -> tuple[float, float]:
@@ -149,7 +150,7 @@ class PageText:
         return (self.width - y, x) if self._rotation == 270 else (x, y)
 
     def _right_edge(self, index: int) -> float:
-        pdfium_c.FPDFText_GetCharBox(self._text_page, index, self._left, self._right, self._bottom, self._top)
+        pdfium_c.FPDFText_GetCharBox(self._raw, index, self._left, self._right, self._bottom, self._top)
         if self._rotation:
             corners = ((self._left, self._bottom), (self._right, self._top))
             return max(self._shown(x.value, y.value)[0] for x, y in corners)
@@ -157,8 +158,8 @@ class PageText:
 
     def _size(self, index: int) -> float:
         """The size as printed: the nominal one times the text's own scale."""
-        size = pdfium_c.FPDFText_GetFontSize(self._text_page, index)
-        if not pdfium_c.FPDFText_GetMatrix(self._text_page, index, self._matrix):
+        size = pdfium_c.FPDFText_GetFontSize(self._raw, index)
+        if not pdfium_c.FPDFText_GetMatrix(self._raw, index, self._matrix):
             return size
         matrix = self._matrix
         return size * (abs(matrix.c if abs(matrix.b) > abs(matrix.a) else matrix.d) or 1.0)
@@ -166,7 +167,7 @@ class PageText:
     def _direction(self, index: int) -> int | None:
         """How many quarter turns against the clock a letter lies off the upright; None at a slant."""
         matrix = self._matrix
-        if not pdfium_c.FPDFText_GetMatrix(self._text_page, index, matrix):
+        if not pdfium_c.FPDFText_GetMatrix(self._raw, index, matrix):
             return 0
         angle = math.degrees(math.atan2(matrix.b, matrix.a)) - self._rotation
         if matrix.a * matrix.d < matrix.b * matrix.c:  # as in a mirror
