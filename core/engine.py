@@ -68,6 +68,7 @@ class Engine:
     """Runs prompts. `compose(params, context, answer_start)` builds the decoder for one answer (see
     core.assembly).
 
+    `cache_beside(capacity)` makes a cache for a context beside a book's, as `new_cache` makes the book's.
     `give_way()` is asked for a plan with less on the device when that is out of memory; None: there is none.
     `shrink(cache)` then takes the difference off the device and keeps what was read; False: it cannot.
     `host_memory(capacity)` makes ready what `new_cache` will take of host memory, piece by piece: bytes that
@@ -80,6 +81,7 @@ class Engine:
         plan: Plan,
         *,
         new_cache: Callable[[int], TargetKVCache],
+        cache_beside: Callable[[int], TargetKVCache] | None = None,
         compose: Compose,
         peak_memory: Callable[[], int],
         give_way: Callable[[], Plan | None] = lambda: None,
@@ -92,7 +94,8 @@ class Engine:
         self.context_tokens = plan.context_tokens
         self.model_name, self.model_identity = model.config.name, model.config.identity
         self.eos_ids = model.config.eos_ids
-        self._new_cache, self._compose, self._give_way = new_cache, compose, give_way
+        self._new_cache, self._cache_beside = new_cache, cache_beside
+        self._compose, self._give_way = compose, give_way
         self._shrink, self._host_memory = shrink, host_memory
         self._peak_memory, self._snapshots, self._clock = peak_memory, snapshots, clock
         self._backend = model.backend
@@ -104,15 +107,18 @@ class Engine:
         self.complete(context)
         return context
 
-    def planned_context(self, capacity_tokens: int) -> Context:
-        """Likewise, without a cache: that is made for the first answer in it, which tells how far it is."""
+    def planned_context(self, capacity_tokens: int, *, beside: bool = False) -> Context:
+        """Likewise, without a cache: that is made for the first answer in it, which tells how far it is. One
+        `beside` a book's takes nothing on the device that is planned for the book: where that is out of
+        memory its question fails, and the plan stays.
+        """
         if capacity_tokens > self.context_tokens:
             said = _(
                 "{tokens:,} tokens do not fit the context of {context:,}. Choose fewer chapters or read in "
                 "parts."
             )
             raise UserError(said.format(tokens=capacity_tokens, context=self.context_tokens))
-        return Context(None, capacity_tokens)
+        return Context(None, capacity_tokens, beside=beside and self._cache_beside is not None)
 
     def complete(self, context: Context) -> None:
         """Makes a context's cache where it has none. Raises UserError where the device has no room for it."""
@@ -238,7 +244,7 @@ class Engine:
         UserError when nothing is left.
         """
         try:
-            self._with_less()
+            self._with_less(context)
             if self._shrink(context.cache):
                 context.keep_what_is_held()
                 return True
@@ -259,32 +265,34 @@ class Engine:
         """Gives a context the cache that it lacks. False: somebody stopped it; what is ready stays ready."""
         while context.cache is None:
             started = self._clock()
-            for done, total in self._host_memory(context.capacity):
+            for done, total in () if context.beside else self._host_memory(context.capacity):
                 elapsed = self._clock() - started
                 yield Preparing(done, total, elapsed * (total - done) / done)
                 if should_stop():
                     return False
             try:
-                context.cache = self._new_cache(context.capacity)
+                make = self._cache_beside if context.beside else self._new_cache
+                context.cache = make(context.capacity)
             except RuntimeError as error:
                 if not self._backend.out_of_memory(error):
                     raise
                 log.warning("out of memory for a context of %d tokens: %s", context.capacity, error)
             if context.cache is None:  # what the error held on to is gone by now
-                self._with_less()
+                self._with_less(context)
         return True
 
-    def _with_less(self) -> None:
-        """The plan gives way, and the reader will be told once."""
+    def _with_less(self, context: Context) -> None:
+        """The plan gives way, and the reader will be told once; for what is beside a book's it does not."""
         self._backend.release()
-        plan = self._give_way()
+        plan = None if context.beside else self._give_way()
         if plan is None:
             said = _(
                 "The GPU's memory does not hold {model} and what a context of {tokens:,} tokens needs beside "
                 "it. Close other programs that use the GPU, lower context_tokens or prefill_segment_tokens, "
                 "or choose a smaller model."
             )
-            raise UserError(said.format(model=self.model_name, tokens=self.context_tokens))
+            tokens = context.capacity if context.beside else self.context_tokens
+            raise UserError(said.format(model=self.model_name, tokens=tokens))
         self.plan, self._notes = plan, list(plan.notes[-1:])
 
     def stored_tokens(self, book_id: str, ids: Sequence[int]) -> int:

@@ -66,7 +66,20 @@ class CacheFactory:
         """An empty cache for `capacity` tokens and a draft behind them, and room on the device for what will
         be computed with it. Raises the backend's `out_of_memory`.
         """
-        cache = self._new_cache(capacity)
+        return self._ready(self._new_cache(capacity, self.plan))
+
+    def cache_beside(self, capacity: int) -> TargetKVCache:
+        """As `new_cache`, beside a book's: on the device what has its line in the budget, nothing of a longer
+        one. Raises the backend's `out_of_memory`, UserError where host memory does not hold it.
+        """
+        if capacity <= self.plan.beside_tokens:
+            return self._ready(self._new_cache(capacity, self.plan, self.plan.layers))
+        apart = self.plan
+        if apart.staging_blocks == 0 and self._replan is not None:
+            apart = self._replan(0)
+        return self._ready(self._new_cache(capacity, apart, 0))
+
+    def _ready(self, cache: TargetKVCache) -> TargetKVCache:
         self._backend.reserve(sum(line.bytes for line in self.plan.budget if line.name in _WORK))
         # the next plan counts on no more
         if (limit := self._backend.page_locked_limit) is not None:
@@ -77,16 +90,17 @@ class CacheFactory:
         """Makes ready what `new_cache` will take of host memory, piece by piece: bytes that are ready, of how
         many. Raises MemoryError.
         """
-        sizes = self._away(capacity)
+        sizes = self._away(capacity, self.plan)
         if sizes is None:
             return
         pieces = host_pieces(self._model.config.kv_shape.of_full, capacity + OVERRUN, **sizes)
         for done in self._backend.make_ready(pieces):
             yield done, sum(pieces)
 
-    def _new_cache(self, capacity: int) -> TargetKVCache:
-        shape, plan, tokens = self._model.config.kv_shape, self.plan, capacity + OVERRUN
-        sizes = self._away(capacity)
+    def _new_cache(self, capacity: int, plan: Plan, layers: int | None = None) -> TargetKVCache:
+        """`layers` stay on the device; None: as many as have room in the plan's."""
+        shape, tokens = self._model.config.kv_shape, capacity + OVERRUN
+        sizes = self._away(capacity, plan, layers)
         if sizes is None:
             block_tokens = multiple(
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
@@ -95,15 +109,15 @@ class CacheFactory:
             return with_windows(
                 shape, FullKVCache(shape.of_full, tokens, self._backend, **how), room=WINDOW_ROOM
             )
-        how = {"staging_blocks": plan.staging_blocks, "swept": self._swept(tokens)}
+        how = {"staging_blocks": plan.staging_blocks, "swept": self._swept(tokens, plan)}
         return with_windows(
             shape, OffloadedKVCache(shape.of_full, tokens, self._backend, **sizes, **how), room=WINDOW_ROOM
         )
 
-    def _away(self, capacity: int) -> dict[str, Any] | None:
+    def _away(self, capacity: int, plan: Plan, layers: int | None = None) -> dict[str, Any] | None:
         """What decides how much of a cache lies in host memory; None where nothing does."""
-        plan = self.plan
-        layers = self._layers_that_fit(capacity + OVERRUN)
+        if layers is None:
+            layers = self._layers_that_fit(capacity + OVERRUN)
         if plan.staging_blocks == 0 or layers == plan.layers:
             return None
         held, block_tokens = held_tokens(capacity, plan.staging_block_tokens, plan.retrieval_chunk)
@@ -116,11 +130,10 @@ class CacheFactory:
             "dtype": kv_type(plan),
         }
 
-    def _swept(self, tokens: int) -> SegmentSizes | None:
+    def _swept(self, tokens: int, plan: Plan) -> SegmentSizes | None:
         """How a prefill of a cache for so many tokens is swept; None where it is not, or where two whole
         layers take no more.
         """
-        plan = self.plan
         if not plan.swept_prefill:
             return None
         held, size = held_tokens(tokens - OVERRUN, plan.staging_block_tokens, plan.retrieval_chunk)
@@ -163,7 +176,7 @@ class CacheFactory:
         if not isinstance(cache, OffloadedKVCache) or cache.layers_on_device is None:
             return False
         layers = min(cache.layers_on_device, self._layers_that_fit(cache.capacity))
-        cache.keep_on_device(layers, swept=self._swept(cache.capacity))
+        cache.keep_on_device(layers, swept=self._swept(cache.capacity, self.plan))
         return True
 
     def compare(self) -> None:

@@ -55,6 +55,7 @@ def build_engine(
         model,
         replace(room.plan, notes=notes),
         new_cache=room.new_cache,
+        cache_beside=room.cache_beside if plan.beside_tokens else None,
         host_memory=room.host_memory,
         give_way=room.give_way,
         shrink=room.shrink,

@@ -17,10 +17,11 @@ class ContextShelf:
     A context that has to go is handed to the next text when it is large enough (its system text stays in the
     cache), else closed. A passing one, of a passage, goes before any other and sends none but its like away:
     what was read of a book in hours must not give way to a page of it. So there may be one more of them than
-    the allowance holds.
+    the allowance holds: `make(tokens, beside=True)` makes it where a book's is kept, and what is made so goes
+    when a book's is taken, and is never a book's.
     """
 
-    def __init__(self, make: Callable[[int], Context], *, allowance_bytes: int) -> None:
+    def __init__(self, make: Callable[..., Context], *, allowance_bytes: int) -> None:
         self._make = make
         self._allowance_bytes = allowance_bytes
         self._shelf: OrderedDict[Hashable, tuple[Context, int]] = OrderedDict()
@@ -51,6 +52,8 @@ class ContextShelf:
         Where there is none that large, one is made with `spare_tokens` more: beside it, if that one stays and
         this is a passing one.
         """
+        if not passing:
+            self._drop_beside()
         kept = key in self._shelf and key not in self._passing
         if key in self._shelf and self._shelf[key][1] >= needed_tokens:
             self._shelf.move_to_end(key)
@@ -62,7 +65,7 @@ class ContextShelf:
             return self.take(beside, needed_tokens, spare_tokens=spare_tokens, passing=True)
         self.drop(key)
         capacity = needed_tokens + spare_tokens
-        self._shelf[key] = self._make_room(capacity, passing=passing) or (self._make(capacity), capacity)
+        self._shelf[key] = self._make_room(capacity, passing=passing) or self._made(capacity, passing=passing)
         if passing:
             self._passing.add(key)
         return self._shelf[key][0]
@@ -83,6 +86,14 @@ class ContextShelf:
         """Close all of them."""
         while self._shelf:
             self.drop(next(iter(self._shelf)))
+
+    def _made(self, capacity: int, *, passing: bool) -> tuple[Context, int]:
+        beside = passing and any(key not in self._passing for key in self._shelf)
+        return self._make(capacity, beside=beside), capacity
+
+    def _drop_beside(self) -> None:
+        for key in [key for key, (context, _) in self._shelf.items() if context.beside]:
+            self.drop(key)
 
     def _make_room(self, capacity_tokens: int, *, passing: bool) -> tuple[Context, int] | None:
         """Let the oldest go until a new context fits the allowance; the last one let go is returned when it

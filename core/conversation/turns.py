@@ -24,6 +24,7 @@ from core.decoding.context import Context
 from core.engine import Done, Engine
 from core.errors import UserError
 from core.events import DecodingStarted, Event, Finished, Prefill, Preparing, RoundStats, VerificationResult
+from core.planning.layout import PASSAGE_SLACK
 from core.request import Params
 from core.stats import StatsRecorder
 from core.text.detokenizer import Detokenizer
@@ -37,7 +38,6 @@ from core.text.words import translated_count as _n
 
 # tokens a context is made larger than needed, for follow-up turns
 _SLACK = 1024
-_PASSING_SLACK = 128  # for another question about the same passage
 
 Answering = Generator[Event, None, Answer]
 
@@ -158,7 +158,7 @@ class Turns:
         prompt, refusal = self._laid_out(text, (), encode(question), params), encode(self._style.refusal)
         read, asked = prompt.ids[: prompt.head_tokens], prompt.ids[prompt.head_tokens :]
         needed = len(prompt.ids) + max(params.max_new_tokens, len(refusal)) + 1
-        context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
+        context = self._shelf.take(key, needed, spare_tokens=PASSAGE_SLACK, passing=True)
         context.belongs_to(key[0], 0)
         events = self._engine.generate(context, [*read, asked[0]], params, should_stop=run.should_stop)
         for event in events:
@@ -179,7 +179,7 @@ class Turns:
         """
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), each[0])
         needed = len(prompt.ids) + each[0].max_new_tokens + 1
-        context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
+        context = self._shelf.take(key, needed, spare_tokens=PASSAGE_SLACK, passing=True)
         decode, eos_ids = self._tokenizer.decode, self._engine.eos_ids
         branches = [AnswerBranch(params, StopStrings(params.stop, decode)) for params in each]
         reused = len(context.ids)
@@ -213,7 +213,7 @@ class Turns:
             return done
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), params)
         needed = len(prompt.ids) + params.max_new_tokens + 1
-        context = self._shelf.take(key, needed, spare_tokens=_PASSING_SLACK, passing=True)
+        context = self._shelf.take(key, needed, spare_tokens=PASSAGE_SLACK, passing=True)
         self._engine.complete(context)
         return self._checked(done, context, prompt.ids, params)
 
@@ -313,7 +313,7 @@ class Turns:
         """
         longest = max(params.max_new_tokens, len(run.ask.compare))
         needed = min(self._engine.context_tokens, len(ids) + longest + 1)
-        spare = min(_PASSING_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
+        spare = min(PASSAGE_SLACK if passing else _SLACK, self._engine.context_tokens - needed)
         context = self._shelf.take(key, needed, spare_tokens=spare, passing=passing)
         context.belongs_to(key[0], keep_tokens, stored_while_read=keep_whole)
         events = generate_answer(

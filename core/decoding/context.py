@@ -16,13 +16,14 @@ class Context:
 
     The first `book_tokens` ids are the same for every question about the book `book_id`: those may come from
     disk, and go there once. A context may be without its cache, before its first answer and where the device
-    had no room for it: then it holds no ids and takes no memory until the engine gives it one.
+    had no room for it: then it holds no ids and takes no memory until the engine gives it one. One `beside`
+    another, of a book, has the room on the device that is left for such.
     """
 
-    def __init__(self, cache: TargetKVCache | None, capacity: int) -> None:
+    def __init__(self, cache: TargetKVCache | None, capacity: int, *, beside: bool = False) -> None:
         # the cache itself may hold more: it rounds up to blocks
         self.cache = cache
-        self.capacity = capacity
+        self.capacity, self.beside = capacity, beside
         self.ids: list[int] = []
         self.index = NgramIndex(capacity)
         self.book_id, self.book_tokens, self.saved = "", 0, True

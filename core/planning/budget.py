@@ -31,6 +31,7 @@ DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_WINDOWS = N_("KV cache of the layers with a window")
 KEPT_WINDOWS = N_("copies of windows")
+KV_BESIDE = N_("KV cache of a passage")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
@@ -64,6 +65,7 @@ def _vram_amounts(layout: Layout, reserve: int) -> list[tuple[str, int]]:
         (WEIGHTS, layout.target.weight_bytes(layout.dtype)),
         (KV_ON_CHIP, layout.on_chip * layout.layer_kv_bytes),
         (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes),
+        (KV_BESIDE, layout.beside_bytes),
         (RETRIEVAL, layout.retrieval_budget * kv),
         (TAIL, _tail_rows(layout) * kv),
         *_draft_lines(layout),

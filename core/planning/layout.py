@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from core.config import Settings
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
-from core.planning.costs import MAX_GAMMA, MAX_MIDDLE_GAMMA
+from core.planning.costs import MAX_GAMMA, MAX_MIDDLE_GAMMA, PASSAGE_TOKENS
 
 MIB = 1 << 20
 BLOCK_TARGET_BYTES = 128 * MIB
@@ -29,6 +29,7 @@ OVERRUN = 32
 # rows behind the window of a layer that has one: what an answer drafts, or is drawn several times, before it
 # stands; tokens by which such rows are moved
 WINDOW_ROOM, WINDOW_STEP = 512, 16
+PASSAGE_SLACK = 128  # tokens that a passage's context is made larger, for another question about it
 BLOCK_STEP = 64  # tokens; keeps a block in host memory aligned whatever its number of rows
 
 
@@ -56,6 +57,7 @@ class Layout:
     kernel: str
     fixed_prefill: tuple[bool, bool]  # whether segment and chunk are the user's
     graphs: bool  # whether CUDA graphs may be kept
+    beside: int = 0  # tokens of a passage's context, which a card holds beside a book's
     swept: bool = False  # in a prefill, the past of a layer in host memory streams too
     pinnable: int = 0
 
@@ -75,6 +77,14 @@ class Layout:
     def host_layers(self) -> int:
         """Layers whose KV cache is in host memory."""
         return self.target.full_layers - self.on_chip
+
+    @property
+    def beside_bytes(self) -> int:
+        """On a card: KV cache of a passage's context, all of its layers."""
+        if not self.beside:
+            return 0
+        full = (self.beside + OVERRUN) * self.target.kv_bytes_per_token(self.kv_rows)
+        return full + self.window_kv_bytes
 
     @property
     def held_tokens(self) -> int:
@@ -244,6 +254,7 @@ def plan_layout(
             settings.prefill_chunk_tokens is not None,
         ),
         graphs=cuda and settings.cuda_graphs != "off",
+        beside=min(context, PASSAGE_TOKENS + settings.max_new_tokens + PASSAGE_SLACK) if cuda else 0,
     )
 
 

@@ -87,6 +87,7 @@ class Plan:
     cuda_graphs: str = "off"
     # set by the user: exactly so many are proposed, also where fewer are expected to be faster
     fixed_gamma: bool = False
+    beside_tokens: int = 0  # of a passage's context, which has room on a card beside a book's
     swept_prefill: bool = False  # the past of a segment streams too (core.cache.segment)
     page_lock_bytes: int | None = None  # what may be page-locked in all; None: as the system allows
     # the system moves the device's memory into its own instead of refusing: so much is to stay free

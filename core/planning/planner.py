@@ -268,6 +268,7 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
         middle_gamma=lengths.middle_gamma,
         prefill_segment_tokens=layout.segment,
         prefill_chunk_tokens=layout.chunk,
+        beside_tokens=layout.beside,
         swept_prefill=layout.swept and offloaded,
         staging_blocks=layout.blocks if offloaded else 0,
         staging_block_bytes=layout.block_bytes if offloaded else 0,

@@ -344,6 +344,44 @@ def test_a_context_outlives_the_answer_that_found_no_room(folder: Path):
     assert len(answer(engine, context)[0]) == 16
 
 
+def test_what_is_beside_a_book_takes_its_own_line_and_never_lowers_the_plan(folder: Path):
+    """A page that was asked about took the card from the book: for good, and each later book was slower."""
+    backend = SmallDevice(refuse=[False, False, True])
+    engine = built(folder, replace(OFFLOADED, beside_tokens=200), backend=backend)
+    book = engine.new_context(400)
+    short = engine.planned_context(200, beside=True)
+    tokens, done = answer(engine, short)
+    assert isinstance(short.cache, FullKVCache), "no bus between a passage and its answer"
+    long = engine.planned_context(300, beside=True)
+    assert (answer(engine, long)[0], done.notes) == (tokens, ())
+    assert isinstance(long.cache, OffloadedKVCache) and long.cache.layers_on_device == 0
+    with pytest.raises(UserError, match="a context of 301 tokens"):
+        engine.complete(engine.planned_context(301, beside=True))
+    assert engine.plan.on_chip_layers == 1 and book.cache.layers_on_device == 1
+    assert answer(engine, book)[0] == tokens
+    assert built(folder, backend=SmallDevice()).planned_context(200, beside=True).beside is False
+
+
+@pytest.mark.parametrize("at", [3, 30])
+def test_a_pass_beside_a_book_that_finds_no_room_leaves_the_plan(folder: Path, at: int):
+    """Its question fails, and the next one may work."""
+    engine = built(folder, replace(OFFLOADED, beside_tokens=200), backend=SmallDevice(failures=[at]))
+    context = engine.planned_context(200, beside=True)
+    with pytest.raises(UserError, match="does not hold"):
+        answer(engine, context)
+    assert engine.plan.on_chip_layers == 1 and context.cache is None
+    assert answer(engine, context)[0] == answer(engine, engine.new_context(400))[0]
+
+
+def test_a_card_that_holds_all_of_a_book_holds_nothing_of_a_second(folder: Path):
+    """A plan without a bus says nothing of one: what lies in host memory is planned for itself."""
+    whole = replace(PLAN, beside_tokens=20)
+    engine = built(folder, whole, on_chip_layers=None)
+    book, beside = engine.new_context(400), engine.planned_context(300, beside=True)
+    assert isinstance(book.cache, FullKVCache) and answer(engine, beside)[0] == answer(engine, book)[0]
+    assert isinstance(beside.cache, OffloadedKVCache) and engine.plan.on_chip_layers == whole.on_chip_layers
+
+
 def test_weights_that_do_not_fit_are_refused_in_words(folder: Path):
     """Loading is where a full card is met first."""
 

@@ -68,6 +68,21 @@ def test_an_answer_longer_than_the_open_books_cache_takes_another():
     assert mine.closed and longer.closed
 
 
+def test_what_is_read_beside_a_book_leaves_it_the_device():
+    """Where a book is kept it has a place of its own, which is no book's, and goes when the book is asked."""
+    shelf = ContextShelf(FakeContext, allowance_bytes=0)
+    alone = shelf.take(("p", 1), 100, passing=True)
+    book = shelf.take(("b", 0), 200)
+    beside = shelf.take(("p", 2), 100, passing=True)
+    assert [one.beside for one in (alone, book, beside)] == [False, False, True]
+    assert alone.closed and not beside.closed
+    assert shelf.take(("b", 0), 200) is book and beside.closed
+    taken = shelf.take(("p", 2), 300, passing=True)
+    shelf.drop_book("b")
+    mine = shelf.take(("p", 2), 200)
+    assert taken.closed and not mine.beside, "a person's book has what the plan has for it"
+
+
 def test_a_book_that_a_program_had_read_becomes_the_persons_when_they_open_it(session: Session):
     """It went with the next one that a program read, though the person had it open."""
     ask(session, BOOK, low_priority=True)

@@ -74,7 +74,7 @@ def test_offers_put_what_fits_first_and_say_why_not():
 
 def test_a_model_left_with_a_scrap_of_context_is_not_offered():
     """13B weights fit a 32 GB card; what is left must be worth reading with."""
-    tight = imagined_hardware(gpu="RTX 5090", vram_gib=28.1, ram_gib=64)
+    tight = imagined_hardware(gpu="RTX 5090", vram_gib=28.8, ram_gib=64)
     offer = next(
         one for one in offers(tight, Settings(weights=16)) if one.entry.name == "Yarn-Llama-2-13b-128k"
     )
@@ -174,4 +174,4 @@ def test_what_is_wrong_is_said(monkeypatch):
     assert "a-package-nobody-has" in text
     assert "1.0 GB is free in /data" in text
     assert "6.2 GB/s" in text
-    assert "needs 29" in text
+    assert "needs 30" in text

@@ -26,9 +26,9 @@ def test_the_papers_4090_row():
     7,296, is 131,328 x 16 KiB = 2.152 GB. Free: 24 GiB - 0.5 = 25.23 GB. Two layers at work in a prefill
     would be 4.30 GB; swept, in segments of 16,384, a ring of 3 x 7,296 rows and two places for its own are
     0.90 GB, its queries and sums 16384 x 4096 x 6 = 0.40; hidden states 0.13 GB and a chunk 0.41; retrieval
-    (4096 + 512 and 160 rows to spare) x 512 KiB = 2.55 GB; tables 0.24, graphs 0.13, context 0.54, reserve
-    1.07: together 19.9 GB, so two layers more fit, and a draft model. Verification streams 30 x 2.152 = 64.6
-    GB at 25 GB/s: 2.58 s.
+    (4096 + 512 and 160 rows to spare) x 512 KiB = 2.55 GB, a passage (1,240 tokens and 32) 0.67; tables 0.24,
+    graphs 0.13, context 0.54, reserve 1.07: together 20.6 GB, so two layers more fit, and a draft model.
+    Verification streams 30 x 2.152 = 64.6 GB at 25 GB/s: 2.58 s.
     """
     found = planned(
         imagined_hardware(gpu="RTX 4090", ram_gib=128, pcie_gb_per_s=25),

@@ -16,6 +16,7 @@ from core.model.gguf.size_estimates import rounded_shape
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find, load_catalogue
 from core.planning import budget
+from core.planning.costs import PASSAGE_TOKENS
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from core.planning.stored_facts import StoredFacts
@@ -95,6 +96,17 @@ def test_lines_hold_the_weights_and_the_whole_kv_cache(table):
         assert any(line.name == budget.KEPT_FREE for line in found.budget), key
         assert 0 <= found.on_chip_layers <= found.layers, key
         assert (found.staging_blocks == 0) == (found.on_chip_layers == found.layers), key
+
+
+def test_a_passage_has_its_line_beside_the_book(table):
+    """On a card it came out of what is kept free, or lowered the plan. A CPU has an allowance for such."""
+    for key, (_, found) in table.items():
+        if isinstance(found, PlanError):
+            continue
+        held = sum(line.bytes for line in found.budget if line.name == budget.KV_BESIDE)
+        shape = find(found.model).shape
+        assert held >= found.beside_tokens * shape.kv_bytes_per_token(found.kv_rows), key
+        assert (found.beside_tokens > PASSAGE_TOKENS + Settings().max_new_tokens) == (key[0] is not None), key
 
 
 def test_names_of_lines_are_keys(table):

@@ -39,8 +39,9 @@ class FakeContext:
 
     cache = "there is one"
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity, self.ids, self.closed, self.book = capacity, [], False, ("", 0)
+    def __init__(self, capacity: int, *, beside: bool = False) -> None:
+        self.capacity, self.beside = capacity, beside
+        self.ids, self.closed, self.book = [], False, ("", 0)
         self.stored_while_read: list[bool] = []  # of each text of a book
 
     def belongs_to(self, book_id: str, book_tokens: int, *, stored_while_read: bool = True) -> None:
@@ -104,7 +105,10 @@ class FakeEngine:
         self.contexts.append(FakeContext(capacity_tokens))
         return self.contexts[-1]
 
-    planned_context = new_context
+    def planned_context(self, capacity_tokens: int, *, beside: bool = False) -> FakeContext:
+        made = self.new_context(capacity_tokens)
+        made.beside = beside
+        return made
 
     def complete(self, context: FakeContext) -> None:
         """It needs nothing."""
