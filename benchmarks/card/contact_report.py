@@ -122,13 +122,15 @@ def _llama(found: Record, *, title: str) -> str:
 
 def _case(name: str, case: dict[str, Any]) -> tuple[Any, ...]:
     plain, triforce = case["decoded"]["answers"]
-    middle = (case["graphs"]["middle"] or [{"eager_ms": None, "replay_ms": None}])[0]
+    graphs = case.get("graphs", {}).get("middle")
+    middle = (graphs or [{"eager_ms": None, "replay_ms": None}])[0]
+    read = "prefill_s" in case
     return (
         name,
         f"{case['on_chip_layers']} of {case['layers']}",
-        case["context"] / case["prefill_s"],
-        case["prefill_bytes_moved"] / GB,
-        _of(case["verify_ms"], 1),
+        case["context"] / case["prefill_s"] if read else None,
+        case["prefill_bytes_moved"] / GB if read else None,
+        _of(case["verify_ms"], 1) if read else None,
         middle["eager_ms"],
         middle["replay_ms"],
         plain["tbt_ms"],

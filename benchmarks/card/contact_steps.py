@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,23 +168,24 @@ def llama_8b(sheet: Sheet, options: argparse.Namespace) -> None:
     """Its shape on the whole card, then on a smaller one where the card is larger: passes launched one by one
     and as recordings, then decoding at a stated acceptance.
     """
-    _decoded(sheet, options, "LLAMA_3_8B", (LONG,), cards=("whole", "capped"))
+    _decoded(sheet, options, "LLAMA_3_8B", (("stated", LONG),), cards=("whole", "capped"))
 
 
 def llama_7b(sheet: Sheet, options: argparse.Namespace) -> None:
-    """LWM's shape, whose KV cache leaves a card of 24 GiB: reading, and decoding over the bus."""
-    _decoded(sheet, options, "LLAMA_2_7B", CONTEXTS, cards=("capped",))
+    """LWM's shape, whose KV cache leaves a card of 24 GiB: decoding over the bus, then reading."""
+    read = [("stated", context) for context in CONTEXTS]
+    _decoded(sheet, options, "LLAMA_2_7B", (("made", LONG), *read), cards=("capped",))
 
 
 def _decoded(
     sheet: Sheet,
     options: argparse.Namespace,
     shape: str,
-    contexts: tuple[int, ...],
+    wanted: Sequence[tuple[str, int]],
     *,
     cards: tuple[str, ...],
 ) -> None:
-    """Random weights and ids, each case as soon as it is through."""
+    """Random weights and ids, each case as soon as it is through. `wanted`: as CardCase.what, and tokens."""
     from benchmarks.card import gpu
     from benchmarks.speed.forward_times import OutOfTime
 
@@ -195,12 +196,14 @@ def _decoded(
     sheet.put(acceptance="stated", stand_in=bench.tiny)
     if not _larger(bench, options.cap_gib):
         cards = ("whole",)
-    for context in (TINY_CONTEXT,) if bench.tiny else contexts:
+    if bench.tiny:
+        wanted = dict.fromkeys((what, TINY_CONTEXT) for what, _context in wanted)
+    for what, context in wanted:
         for card in cards:
             capped = card == "capped"
             on = f"a card of {options.cap_gib:g} GiB" if capped else "the whole card"
-            named = f"{on}, behind {context:,} tokens"
-            case = gpu.CardCase(gpu.TINY if bench.tiny else getattr(gpu, shape), context, capped, "stated")
+            named = f"{on}, behind {context:,} tokens" + (" that were not read" if what == "made" else "")
+            case = gpu.CardCase(gpu.TINY if bench.tiny else getattr(gpu, shape), context, capped, what)
             try:
                 found = gpu.run_case(case, bench)
                 if "refused" in found:  # by a card that is too small for 16 bits

@@ -29,6 +29,7 @@ import torch
 from benchmarks.card import large_shape_answers, stated_acceptance
 from benchmarks.card.four_bit_backends import RoundingCpu, RoundingCuda
 from benchmarks.card.gpu_tables import card_tables
+from benchmarks.card.made_cache import fill_cache
 from benchmarks.card.sources import (
     ModelSource,
     Random,
@@ -47,7 +48,7 @@ from benchmarks.speed.forward_times import (
     measure_forward,
     measured_speeds,
 )
-from core.assembly.cache_factory import CacheFactory
+from core.assembly.cache_factory import CacheFactory, kv_type
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
@@ -73,9 +74,9 @@ RANDOM_VOCAB = 32_000  # of the random ids: every shape's own vocabulary has as 
 
 @dataclass(frozen=True, slots=True)
 class CardCase:
-    """One thing to measure. `what`: "passes", "answers" for acceptance and text, or "stated" for passes and
-    decoding of random weights; `residency`: which part of the KV stays in VRAM; `coded`: weights in 4 bits
-    and KV cache in 8.
+    """One thing to measure. `what`: "passes", "answers" for acceptance and text, "stated" for passes and
+    decoding of random weights, or "made" for that decoding behind keys and values that are made; `residency`:
+    which part of the KV stays in VRAM; `coded`: weights in 4 bits and KV cache in 8.
     """
 
     shape: ModelShape
@@ -206,7 +207,7 @@ def _once(case: CardCase, bench: CardBench, layers: int | None) -> dict[str, Any
     theta = None if bench.tiny or case.what == "answers" else ROPE_THETA
     config = bench.source.config(case.shape, positions=context + 64, rope_theta=theta)
     shape = ModelShape.from_hf_config(config.source, name=config.name)
-    draft = draft_shape(config.vocab) if case.what == "stated" else None
+    draft = draft_shape(config.vocab) if case.what in ("stated", "made") else None
     if case.coded:
         shape = in_format(shape, shape.name, ROUNDED[4])
     settings = _settings(case, context, bench)
@@ -224,6 +225,8 @@ def _once(case: CardCase, bench: CardBench, layers: int | None) -> dict[str, Any
             room = CacheFactory(plan, settings, model)
             if case.what == "answers":
                 found = _spoken(model, plan, room, case, bench)
+            elif case.what == "made":
+                found = _behind_made_rows(model, plan, room, case, bench)
             else:
                 found = _passed(model, shape, plan, room, case, bench)
         return {
@@ -258,6 +261,19 @@ def _passed(
             model, draft, plan, room, cache, ids[: case.context], **more
         )
     return found
+
+
+def _behind_made_rows(
+    model: LlamaModel, plan: Plan, room: CacheFactory, case: CardCase, bench: CardBench
+) -> dict[str, Any]:
+    """Decoding at a stated acceptance behind a context that was not read."""
+    cache, ids = room.new_cache(plan.context_tokens), bench.source.ids[: case.context]
+    shape, backend = model.config.kv_shape, model.backend
+    # the newest token is what the first pass is about
+    fill_cache(cache, len(ids) - 1, shape=shape, backend=backend, rows=kv_type(plan))
+    draft, late = random_draft(backend, vocab=model.config.vocab), bench.out_of_time
+    decoded = stated_acceptance.decoded_stated(model, draft, plan, room, cache, ids, out_of_time=late)
+    return {"context": case.context, "decoded": decoded}
 
 
 def _spoken(

@@ -137,6 +137,22 @@ def test_the_page_of_a_card():
     assert "| codes | 4,608 | 10.0 | 90.0 |" in said
 
 
+@pytest.mark.wide
+def test_decoding_over_the_bus_comes_before_the_book_is_read(tmp_path: Path):
+    """Reading 128K tokens may take all the time there is: the rows behind which LWM decodes are made."""
+    found = run(tmp_path, step("llama-7b"))["llama-7b"]["found"]
+    names = [name for name, one in found.items() if isinstance(one, dict)]
+    made, read = (found[name] for name in names)
+    assert names == [f"{names[1]} that were not read", names[1]]
+    assert "prefill_s" in read and "prefill_s" not in made
+    for one in (made, read):
+        plain, triforce = one["decoded"]["answers"]
+        assert plain["tokens_per_round"] == 1 < triforce["tokens_per_round"]
+        assert triforce["bytes_moved"] > 0
+    said = (tmp_path / "report.md").read_text("utf-8")
+    assert "that were not read | 1 of 3 |  |  |  |" in said
+
+
 @pytest.mark.slow
 def test_all_of_it_runs_without_a_card(tmp_path: Path):
     """Every step in the order in which a card tells most, soonest."""
