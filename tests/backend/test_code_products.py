@@ -5,6 +5,7 @@ Triton's interpreter from the kernel's own source as well.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import cycle
@@ -134,11 +135,26 @@ def test_splits_cover_the_columns(rows: int, chunks: int):
 @pytest.mark.parametrize("variant", [one for one in variants() if not one.fused], ids=lambda one: one.name)
 def test_a_weight_is_rounded_as_torch_rounds_it(variant: Variant):
     """A driver may fuse a product and a sum unless each says how it is rounded; then weights would differ in
-    a last bit from those of prefill by torch.
+    a last bit from those of prefill by torch. Codes without an offset have none added.
     """
     text = read_kernel(variant.name).ptx.decode("ascii")
     assert "fma" not in text and "mul.f32" not in text and "add.f32" not in text
-    assert "mul.rn.f32" in text and "add.rn.f32" in text
+    assert "mul.rn.f32" in text and ("add.rn.f32" in text) == bool(variant.constants["SHIFTED"])
+
+
+@pytest.mark.parametrize(
+    "variant", [one for one in variants() if one.function == "multiply_codes"], ids=lambda one: one.name
+)
+def test_factors_are_fetched_before_the_loop_that_uses_them(variant: Variant):
+    """The codes of a step are multiplied by what came with the step before: read by themselves, they
+    kept every step waiting.
+    """
+    before, _, loop = (
+        read_kernel(variant.name).ptx.decode("ascii").partition("mma.sync")[0].rpartition("$L__BB")
+    )
+    # those of the first step stand before it, those of the next in it: as many
+    fetched = [len(re.findall(r"ld\.global\.b8 ", part)) for part in (before, loop)]
+    assert fetched[0] == fetched[1] > 0
 
 
 # ---- in the backend ----------------------------------------------------------------------------------------

@@ -60,6 +60,15 @@ def test_a_file_says_how_it_is_launched(variant: Variant):
     assert set(re.findall(r"mma\.sync[\w.]+", text)) == (products if multiplies else set())
 
 
+@pytest.mark.parametrize("variant", [one for one in VARIANTS if one.values[0].constants.get("CODED")])
+def test_codes_are_widened_once_in_a_program(variant: Variant):
+    """Four warps that share a tile of keys widened all of it, each: more instructions than its products."""
+    text = driver.read_kernel(variant.name).ptx.decode("ascii")
+    codes = 2 * variant.constants["HEAD_DIM"] * variant.constants["TILE_N"]  # of keys and values
+    widened = len(re.findall(r"cvt\.rn\.(?:f32\.s8|f16\.s16)", text))
+    assert widened * 32 * variant.warps == codes
+
+
 def archived(file: Path, name: str, text: bytes) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(name, text)

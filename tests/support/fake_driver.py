@@ -156,10 +156,21 @@ def interpret(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
             return interpreter.TensorHandle(nearest.numpy(), tl.bfloat16)
         return cast_as_it_is(self, one, kind)
 
+    class Moved:
+        """What a move in machine code gives: what it was given."""
+
+        def __init__(self, values: Any) -> None:
+            self.get_result = lambda number: values[number]
+
+    def inline_asm(self: Any, code: str, constraints: str, values: Any, *_: Any) -> Moved:
+        assert code == "mov.b32 $0, $1;", f"no stand-in for {code}"
+        return Moved(values)
+
     builder = interpreter.InterpreterBuilder
     if builder.create_dot.__name__ != dot.__name__:
         cast_as_it_is = builder.cast_impl
         builder.create_dot, builder.create_splat, builder.cast_impl = dot, splat, cast
+        builder.create_inline_asm = inline_asm
     function = variant.source
     arguments = []
     for name, number in zip(function.arg_names, numbers, strict=False):
@@ -289,7 +300,8 @@ def _held(
 
 def _multiply_codes(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
     x, *pointers, out, x_row = numbers[:9]
-    stepped, shifted, middle, n, rows, first, total, chunks, each = numbers[9:]
+    stepped, middle, n, rows, first, total, chunks, each = numbers[9:]
+    shifted = constants["SHIFTED"]
     splits = grid[2]
     assert grid[0] * constants["TILE_N"] >= n and grid[1] * constants["TILE_M"] >= rows
     assert (splits - 1) * each < chunks <= splits * each
@@ -311,7 +323,8 @@ def _join_products(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequ
 
 def _decode_rows(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
     ids, *pointers, out = numbers[:8]
-    stepped, shifted, middle, first, by_id, count, chunks = numbers[8:]
+    stepped, middle, first, by_id, count, chunks = numbers[8:]
+    shifted = constants["SHIFTED"]
     assert grid[0] * constants["TILE_M"] >= count and grid[1] * constants["CHUNKS"] >= chunks
     rows = packed(ids, (count,), torch.int64) if by_id else torch.arange(first, first + count)
     matrix = _held(constants["BITS"], int(rows.max()) + 1, chunks, pointers, (stepped, shifted, middle))

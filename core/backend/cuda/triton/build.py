@@ -36,6 +36,7 @@ from core.backend.cuda.triton.sizes import (
     DTYPES,
     HEAD_DIMS,
     MOST_SPLITS,
+    SHIFTED_BITS,
     SUMS_ROWS,
     TILE_CHUNKS,
     TILE_INPUTS,
@@ -116,7 +117,8 @@ def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
     join = {"parts": "*fp32", "bias": "*fp32", "out": number}
     name = compiled_product("join_products", dtype)
     yield Variant(name, "join_products", join, {"TILE": TILE_JOINED}, 4)
-    for bits in BITS:
+    kinds = [(bits, False) for bits in BITS] + [(bits, True) for bits in SHIFTED_BITS]
+    for bits, shifted in kinds:
         codes = {
             "low": "*i8" if bits == 8 else "*u8",
             "high": "*i32" if bits == 6 else "*i16",
@@ -124,13 +126,14 @@ def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
             **dict.fromkeys(("scale_steps", "offset_steps"), "*i8"),
         }
         for inputs in TILE_INPUTS:
-            name = compiled_product("multiply_codes", dtype, bits, inputs)
+            name = compiled_product("multiply_codes", dtype, bits, inputs, shifted=shifted)
             pointers = {"x": number, **codes, "out": "*fp32"}
-            tile = {"BITS": bits, "TILE_M": TILE_OUTPUTS, "TILE_N": inputs, "CHUNKS": TILE_CHUNKS}
+            tile = {"TILE_M": TILE_OUTPUTS, "TILE_N": inputs, "CHUNKS": TILE_CHUNKS}
+            tile = {"BITS": bits, "SHIFTED": int(shifted), **tile}
             yield Variant(name, "multiply_codes", pointers, tile, 4, _CODE_STAGES, fused=False)
-        name = compiled_product("decode_rows", dtype, bits)
+        name = compiled_product("decode_rows", dtype, bits, shifted=shifted)
         pointers = {"ids": "*i64", **codes, "out": number}
-        tile = {"BITS": bits, "TILE_M": DECODED_ROWS, "CHUNKS": DECODED_CHUNKS}
+        tile = {"BITS": bits, "SHIFTED": int(shifted), "TILE_M": DECODED_ROWS, "CHUNKS": DECODED_CHUNKS}
         yield Variant(name, "decode_rows", pointers, tile, 4, 1, fused=False)
 
 

@@ -36,6 +36,15 @@ def factor_of(rows, here, HEAD_DIM: tl.constexpr):
 
 
 @triton.jit
+def widened(codes, numbers):
+    """Codes as factors of the type of `numbers`, exactly. Once in a program: what stands in machine code is
+    not moved behind the reading of a tile from shared memory, where every warp would widen all of it.
+    """
+    same = codes.to(numbers.dtype)
+    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [same], numbers.dtype, is_pure=False, pack=2)
+
+
+@triton.jit
 def attend_split(
     q,
     k,
@@ -102,7 +111,9 @@ def attend_split(
             mask=here[None, :],
             other=0,
         )
-        scores = tl.dot(rows_of_q, keys.to(rows_of_q.dtype)) * (HEAD_DIM**-0.5 * LOG2E)
+        if CODED:
+            keys = widened(keys, rows_of_q)
+        scores = tl.dot(rows_of_q, keys) * (HEAD_DIM**-0.5 * LOG2E)
         if CODED:
             scores *= factor_of(k + block * k_block + head * k_head + inside * k_row, here, HEAD_DIM)[None, :]
         scores = tl.where(here[None, :] & (token[None, :] < seen[:, None]), scores, -float("inf"))
@@ -122,14 +133,17 @@ def attend_split(
             found = (base[:, None] + tl.log2(of_chunks)) * LN2
             tl.store(sums + place, found, mask=(m < group)[:, None] & inner[None, :])
         if CODED:
+            values = widened(values, rows_of_q)
             # the row's largest number, which is about 1: 16 bits may not hold what is much smaller
             large = factor_of(v + block * v_block + head * v_head + inside * v_row, here, HEAD_DIM) * MOST
             shares *= large[None, :]
         shares = shares.to(rows_of_q.dtype)
-        summed = tl.dot(shares, values.to(rows_of_q.dtype), summed * shrink[:, None])
+        summed = tl.dot(shares, values, summed * shrink[:, None])
         if HEAD_DIM > HALF:
             values = tl.load(part + HALF, mask=here[:, None], other=0)
-            summed_too = tl.dot(shares, values.to(rows_of_q.dtype), summed_too * shrink[:, None])
+            if CODED:
+                values = widened(values, rows_of_q)
+            summed_too = tl.dot(shares, values, summed_too * shrink[:, None])
         top = higher
 
     nothing = total == 0.0

@@ -21,23 +21,50 @@ SPAN_SHIFT = tl.constexpr(3)  # chunks under one pair of factors, where groups h
 
 
 @triton.jit
-def weights_of(
-    low,
-    high,
+def factors_of(
     scale,
     offset,
     scale_steps,
     offset_steps,
     stepped,
-    shifted,
+    chunk,
+    real,
+    BITS: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    LAST: tl.constexpr,
+):
+    """By what the codes of the first 16 of every chunk (LAST: the last 16) are multiplied, and what is added
+    to them, fp32 [rows, chunks] each. `chunk` [rows, chunks] counts those of the whole matrix.
+    """
+    group = chunk
+    if BITS == 6:
+        group = chunk * 2 + LAST
+    at = tl.where(stepped != 0, chunk >> SPAN_SHIFT, group)
+    some_step = real & (stepped != 0)
+    step = tl.load(scale_steps + group, mask=some_step, other=1).to(tl.float32)
+    factor = tl.load(scale + at, mask=real, other=0.0).to(tl.float32) * step
+    shift = factor
+    if SHIFTED:
+        step = tl.load(offset_steps + group, mask=some_step, other=1).to(tl.float32)
+        shift = tl.load(offset + at, mask=real, other=0.0).to(tl.float32) * step
+    return factor, shift
+
+
+@triton.jit
+def weights_of(
+    low,
+    high,
+    factor,
+    shift,
     middle,
     chunk,
     real,
     BITS: tl.constexpr,
+    SHIFTED: tl.constexpr,
     LAST: tl.constexpr,
 ):
-    """The first 16 weights of every chunk (LAST: the last 16), fp32 [rows, chunks, 16]. `chunk` [rows,
-    chunks] counts those of the whole matrix; what is not `real` is 0.
+    """The first 16 weights of every chunk (LAST: the last 16), fp32 [rows, chunks, 16], with `factor` and
+    `shift` as `factors_of` gives them. What is not `real` is 0.
     """
     i = tl.arange(0, HALF)[None, None, :]
     here = real[:, :, None]
@@ -49,18 +76,9 @@ def weights_of(
     if BITS == 5 or BITS == 6:
         above = tl.load(high + chunk * 2 + LAST, mask=real, other=0).to(tl.int32)
         codes |= ((above[:, :, None] >> ((BITS - 4) * i)) & (BITS * 2 - 9)) << 4
-    group = chunk
-    factor_of = chunk
-    if BITS == 6:
-        group = chunk * 2 + LAST
-        factor_of = group
-    factor_of = tl.where(stepped != 0, chunk >> SPAN_SHIFT, factor_of)
-    some_step, some_offset = real & (stepped != 0), real & (shifted != 0)
-    step = tl.load(scale_steps + group, mask=some_step, other=1).to(tl.float32)
-    factor = tl.load(scale + factor_of, mask=real, other=0.0).to(tl.float32) * step
-    step = tl.load(offset_steps + group, mask=some_step & some_offset, other=1).to(tl.float32)
-    shift = tl.load(offset + factor_of, mask=some_offset, other=0.0).to(tl.float32) * step
-    return (codes - middle).to(tl.float32) * factor[:, :, None] + shift[:, :, None]
+    if SHIFTED:
+        return codes.to(tl.float32) * factor[:, :, None] + shift[:, :, None]
+    return (codes - middle).to(tl.float32) * factor[:, :, None]
 
 
 @triton.jit
@@ -75,7 +93,6 @@ def multiply_codes(
     out,
     x_row,
     stepped,
-    shifted,
     middle,
     n,
     rows,
@@ -84,6 +101,7 @@ def multiply_codes(
     chunks,
     chunks_per_split,
     BITS: tl.constexpr,
+    SHIFTED: tl.constexpr,
     TILE_M: tl.constexpr,
     TILE_N: tl.constexpr,
     CHUNKS: tl.constexpr,
@@ -100,29 +118,38 @@ def multiply_codes(
     inputs = x + r[None, :].to(tl.int64) * x_row + (k // HALF * CHUNK + k % HALF)[:, None]
     asked = (r < n)[None, :]
     sums = tl.zeros([TILE_M, TILE_N], tl.float32)
+    chunk = before[:, None] + (begin + c)[None, :]
+    real = ((begin + c) < end)[None, :] & (m < rows)[:, None]
+    factor, shift = factors_of(
+        scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, 0
+    )
+    factor_too, shift_too = factor, shift
+    if BITS == 6:
+        factor_too, shift_too = factors_of(
+            scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, 1
+        )
     for at in range(begin, end, CHUNKS):
         chunk = before[:, None] + (at + c)[None, :]
         real = ((at + c) < end)[None, :] & (m < rows)[:, None]
         seen = (at + k // HALF < end)[:, None] & asked
-        for last in tl.static_range(2):
-            weights = weights_of(
-                low,
-                high,
-                scale,
-                offset,
-                scale_steps,
-                offset_steps,
-                stepped,
-                shifted,
-                middle,
-                chunk,
-                real,
-                BITS,
-                last,
+        # the next ones are on their way while these are multiplied by
+        after = chunk + CHUNKS
+        there = ((at + CHUNKS + c) < end)[None, :] & (m < rows)[:, None]
+        next_factor, next_shift = factors_of(
+            scale, offset, scale_steps, offset_steps, stepped, after, there, BITS, SHIFTED, 0
+        )
+        next_too, next_shift_too = next_factor, next_shift
+        if BITS == 6:
+            next_too, next_shift_too = factors_of(
+                scale, offset, scale_steps, offset_steps, stepped, after, there, BITS, SHIFTED, 1
             )
+        for last in tl.static_range(2):
+            by, plus = (factor, shift) if last == 0 else (factor_too, shift_too)
+            weights = weights_of(low, high, by, plus, middle, chunk, real, BITS, SHIFTED, last)
             weights = tl.reshape(weights.to(x.dtype.element_ty), [TILE_M, CHUNKS * HALF])
             taken = tl.load(inputs + at * CHUNK + last * HALF, mask=seen, other=0.0)
             sums = tl.dot(weights, taken, sums)
+        factor, shift, factor_too, shift_too = next_factor, next_shift, next_too, next_shift_too
     place = out + (split * n + r[None, :]).to(tl.int64) * total + first + m[:, None]
     tl.store(place, sums, mask=asked & (m < rows)[:, None])
 
@@ -154,13 +181,13 @@ def decode_rows(
     offset_steps,
     out,
     stepped,
-    shifted,
     middle,
     first,
     by_id,
     count,
     chunks,
     BITS: tl.constexpr,
+    SHIFTED: tl.constexpr,
     TILE_M: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
@@ -179,19 +206,8 @@ def decode_rows(
         + tl.arange(0, HALF)[None, None, :]
     )
     for last in tl.static_range(2):
-        weights = weights_of(
-            low,
-            high,
-            scale,
-            offset,
-            scale_steps,
-            offset_steps,
-            stepped,
-            shifted,
-            middle,
-            chunk,
-            real,
-            BITS,
-            last,
+        factor, shift = factors_of(
+            scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, last
         )
+        weights = weights_of(low, high, factor, shift, middle, chunk, real, BITS, SHIFTED, last)
         tl.store(target + last * HALF, weights.to(out.dtype.element_ty), mask=real[:, :, None])

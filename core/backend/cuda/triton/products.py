@@ -15,6 +15,7 @@ from core.backend.cuda.triton.driver import CudaDriver, LoadedKernel, read_kerne
 from core.backend.cuda.triton.sizes import (
     DECODED_CHUNKS,
     DECODED_ROWS,
+    SHIFTED_BITS,
     TILE_CHUNKS,
     TILE_INPUTS,
     TILE_JOINED,
@@ -39,13 +40,20 @@ class QuantizedProducts:
     def __init__(
         self, driver: CudaDriver, dtype: torch.dtype, bits: int, *, stream: Callable[[], int]
     ) -> None:
-        def load(function: str, *sizes: int) -> LoadedKernel:
-            return driver.load(read_kernel(compiled_product(function, dtype, *sizes)))
+        def load(function: str, *sizes: int, shifted: bool = False) -> LoadedKernel:
+            return driver.load(read_kernel(compiled_product(function, dtype, *sizes, shifted=shifted)))
+
+        # by whether the codes have an offset
+        kinds = (False, True) if bits in SHIFTED_BITS else (False,)
 
         self.dtype, self.bits, self._stream = dtype, bits, stream
-        self._multiply = {inputs: load("multiply_codes", bits, inputs) for inputs in TILE_INPUTS}
+        self._multiply = {
+            (inputs, shifted): load("multiply_codes", bits, inputs, shifted=shifted)
+            for inputs in TILE_INPUTS
+            for shifted in kinds
+        }
         self._join = load("join_products")
-        self._decode = load("decode_rows", bits)
+        self._decode = {shifted: load("decode_rows", bits, shifted=shifted) for shifted in kinds}
 
     def into(self, parts: torch.Tensor, x: torch.Tensor, planes: QuantizedMatrix, first: int) -> None:
         """x [n, columns] times the transposed matrix, into the columns from `first` on of `parts` fp32
@@ -55,7 +63,7 @@ class QuantizedProducts:
         chunks = planes.columns // CHUNK
         tile = TILE_INPUTS[0] if n <= TILE_INPUTS[0] else TILE_INPUTS[1]
         pointers, numbers = _described(planes)
-        self._multiply[tile](
+        self._multiply[tile, planes.offset is not None](
             (-(-n // tile), -(-planes.rows // TILE_OUTPUTS), splits),
             self._stream(),
             (
@@ -89,7 +97,7 @@ class QuantizedProducts:
         assert out.is_contiguous() and out.dtype == self.dtype, (out.stride(), out.dtype)
         chunks, count = planes.columns // CHUNK, out.shape[0]
         pointers, numbers = _described(planes)
-        self._decode(
+        self._decode[planes.offset is not None](
             (-(-count // DECODED_ROWS), -(-chunks // DECODED_CHUNKS), 1),
             self._stream(),
             (
@@ -114,7 +122,10 @@ class CardProducts:
 
     def takes(self, parts: Sequence[QuantizedMatrix]) -> bool:
         """Whether these matrices, one above the other, are for these kernels."""
-        return parts[0].columns % CHUNK == 0 and all(part.bits in self._by_bits for part in parts)
+        return parts[0].columns % CHUNK == 0 and all(
+            part.bits in self._by_bits and (part.offset is None or part.bits in SHIFTED_BITS)
+            for part in parts
+        )
 
     def multiply(
         self, x: torch.Tensor, parts: Sequence[QuantizedMatrix], bias: torch.Tensor | None = None
@@ -147,7 +158,7 @@ def _split_chunks(chunks: int, rows: int) -> int:
     return max(_LEAST_CHUNKS, -(-chunks // splits // TILE_CHUNKS) * TILE_CHUNKS)
 
 
-def _described(planes: QuantizedMatrix) -> tuple[tuple[torch.Tensor, ...], tuple[int, int, int]]:
+def _described(planes: QuantizedMatrix) -> tuple[tuple[torch.Tensor, ...], tuple[int, int]]:
     """The planes, in place of those that are not there any other address; and what says so."""
     low, high = planes.low, planes.high
     stepped, shifted = planes.scale_steps is not None, planes.offset is not None
@@ -161,7 +172,7 @@ def _described(planes: QuantizedMatrix) -> tuple[tuple[torch.Tensor, ...], tuple
         planes.offset_steps if stepped and shifted else low,
     )
     assert all(part.is_contiguous() for part in pointers)
-    return pointers, (int(stepped), int(shifted), 0 if shifted else planes.middle)
+    return pointers, (int(stepped), planes.middle)
 
 
 class TritonRows:

@@ -16,6 +16,7 @@ TILE_TOKENS = 32
 CHUNK = 8  # keys of which attention leaves one sum: a plan's chunk, or a part of it
 MOST_SPLITS = 128  # that `join_splits` takes: with 8 KV heads some for each multiprocessor of any card
 BITS = (4, 5, 6, 8)  # of the codes of weights
+SHIFTED_BITS = (4, 5)  # of formats of which some have an offset
 TILE_OUTPUTS = 64  # of a program of `multiply_codes`,
 TILE_INPUTS = (16, 32)  # and inputs
 TILE_CHUNKS = 4  # of 32 codes that it decodes at a time
@@ -41,8 +42,9 @@ def compiled(
     return f"{function}-{kind}-{head_dim}{tile}{more}.ptx"
 
 
-def compiled_product(function: str, dtype: torch.dtype, *sizes: int) -> str:
+def compiled_product(function: str, dtype: torch.dtype, *sizes: int, shifted: bool = False) -> str:
     """The name in the archive of one of product_kernel.py's functions: bits of the codes and inputs of a
-    program, where it has such.
+    program, where it has such; `shifted`: for codes with an offset.
     """
-    return f"{'-'.join((function, DTYPES[dtype], *map(str, sizes)))}.ptx"
+    more = ("shifted",) if shifted else ()
+    return f"{'-'.join((function, DTYPES[dtype], *map(str, sizes), *more))}.ptx"
