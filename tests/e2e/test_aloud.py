@@ -84,6 +84,9 @@ def test_a_book_is_read_sentence_by_sentence_into_its_next_chapter(listening):
         finish(page, f"The keeper counted wave number {number}.")
     page.wait_for_function("document.querySelector('.reader-text').scrollTop > 100")
     shot(page, "aloud")
+    bar, composer = (page.locator(name).bounding_box() for name in (".aloud", "#composer"))
+    assert composer["y"] + composer["height"] <= bar["y"], "the question can be typed meanwhile"
+    assert page.locator("#left").bounding_box()["y"] == page.locator("#middle").bounding_box()["y"]
     finish(page, "Two")
     finish(page, "The lamp was dark.")
     assert page.evaluate(MARKED) == "Thelampwasdark." and page.inner_text(".reader-text h3") == "Two"
