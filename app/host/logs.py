@@ -24,14 +24,20 @@ def folder() -> Path:
     return paths.subdir("logs")
 
 
+class QuietFileHandler(RotatingFileHandler):
+    """Leaves out what it cannot write: a full disk is said on the page, not in tracebacks of the log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+
+
 @contextlib.contextmanager
 def kept_log():
     """Writes what this process logs to app.log until the block ends. Raises OSError where it cannot."""
-    handler = RotatingFileHandler(
+    handler = QuietFileHandler(
         folder() / "app.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", errors="replace"
     )
     handler.setFormatter(DiscreetFormatter())
-    handler.handleError = lambda record: None  # a full disk is said on the page, not in tracebacks of the log
     root, ours = logging.getLogger(), logging.getLogger("app")
     root.addHandler(handler)
     ours.setLevel(logging.INFO)

@@ -13,6 +13,7 @@ from app.desk.values import (
     AnswerPlace,
     BookSearch,
     ContextOverflow,
+    DiskShortage,
     FolderMove,
     ImportedFile,
     Notice,
@@ -147,6 +148,7 @@ def every_region() -> list[str]:
         regions.header_html(BAD, model=BAD, device=BAD, loading=None),
         regions.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
         render("log.html", folder=BAD, logs=[(BAD, BAD)]),
+        regions.shortage_html(DiskShortage(1, 2, ((BAD, 3),)), "another"),
         library_html(
             [ENTRY],
             covered=frozenset(),
