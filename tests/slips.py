@@ -136,7 +136,7 @@ SLIPS = (
     Slip("core/cache/snapshot.py", 'if facts["model"] != self._key:', "if False:", _SNAPSHOT),
     Slip(
         "core/cache/snapshot.py",
-        "if len(ids) - stored <= _NEARLY:",
+        "if len(ids) - stored <= (0 if self._windows else _NEARLY):",
         "if len(ids) - stored <= 1 << 20:",
         _SNAPSHOT,
     ),
@@ -258,7 +258,7 @@ SLIPS = (
     ),
     # ---- documents
     Slip(
-        "core/documents/structure/chapters.py",
+        "core/documents/structure/contents.py",
         "position = hit + 1",
         "position = 0",
         ("tests/documents/test_chapters.py", "tests/documents/test_books.py"),
