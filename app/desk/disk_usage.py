@@ -55,7 +55,10 @@ class DiskUsage:
 
     def warn(self) -> None:
         """Says what can go where the disk has no room, and no more where it has some again."""
-        short = is_short(paths.data_dir())
+        try:
+            short = is_short(paths.data_dir())
+        except OSError:  # its drive is gone, which is said by what needed it
+            return
         if short or self._store.state.shortage:
             self._store.update(shortage=self._shortage() if short else None)
 

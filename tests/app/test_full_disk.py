@@ -187,3 +187,14 @@ def test_a_book_whose_reading_found_no_room_is_told_why(desk, tmp_path):
     desk.imports.upload(str(put(tmp_path)), "emma.txt")
     wait_until(lambda: desk.state.opening is None)
     assert "disk is full" in desk.state.notice.text and "another format" not in desk.state.notice.text
+
+
+def test_a_drive_that_is_gone_takes_no_message_away(crowded, monkeypatch):
+    """The look at its room failed, and its words took the place of why an answer is not stored."""
+
+    def gone():
+        raise FileExistsError(errno.EEXIST, "File exists")
+
+    monkeypatch.setattr(paths, "data_dir", gone)
+    crowded._after_answer()
+    assert "not stored yet" in crowded.state.notice.text
