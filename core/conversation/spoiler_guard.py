@@ -1,5 +1,5 @@
-"""Of an answer under a spoiler limit, or from chosen chapters, only what these bear out is said: a model
-knows a famous book from elsewhere, too. No model here.
+"""Of an answer under a spoiler limit only what the book up to it bears out is said: a model knows a famous
+book from elsewhere, too. No model here.
 
 A sentence waits until it is complete. It is said where it has a mark (core.evidence.support), knows no name
 or number that the allowed text has not, and does not call somebody somebody else whom that text never calls
@@ -10,7 +10,7 @@ by its names and numbers alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 from core.conversation.answering import Answer
@@ -109,14 +109,10 @@ class SpoilerGuard:
 
 
 def allowed_text(ask: Request) -> Document | None:
-    """What may be read of the book (`ask.book` ends at its limit already); None where all of it may."""
-    book = ask.book
-    chosen: Collection[int] = ask.selected_chapters
-    if ask.chapters is not None:
-        chosen = range(ask.chapters[0], ask.chapters[1] + 1)
-    if chosen:
-        return book.only(chosen)
-    return book if ask.spoiler_limit is not None else None
+    """What may be told of the book (`ask.book` ends at its limit already); None where all of it may. Chapters
+    that somebody chose to be read are no limit to what may be told.
+    """
+    return ask.book if ask.spoiler_limit is not None else None
 
 
 def guarded_answer(answer: Answering, guard: SpoilerGuard | None) -> Answering:

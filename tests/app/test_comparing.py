@@ -50,7 +50,7 @@ def test_what_was_found_is_kept_and_shown_with_both_texts(desk):
     kept = desk.books.turns[-1].extra["compared"]
     assert not kept["same"] and kept["temperature"] == 0.7 and kept["verified"]["mismatches"] == 0
     shown = Page(desk).render()
-    assert "two draws of one law" in shown["panel"][0] and "2.00 times as fast" in shown["panel"][0]
+    assert "two draws of one distribution" in shown["panel"][0] and "2.00 times as fast" in shown["panel"][0]
     answer = shown["turns"][-1]
     assert "<mark>every word" in answer and "<mark>each word" in answer
     assert desk.books.turns[-1].text == ANSWER

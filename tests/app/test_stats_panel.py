@@ -103,7 +103,7 @@ VERIFIED = {"tokens": 42, "near_ties": 2, "mismatches": 0, "largest_gap": 0.1, "
         ({}, "part at a near-tie"),
         ({"verified": {**VERIFIED, "mismatches": 1}}, "The texts differ. Both"),
         ({"verified": None}, "The texts differ. Both"),
-        ({"temperature": 0.7}, "two draws of one law"),
+        ({"temperature": 0.7}, "two draws of one distribution"),
         ({"temperature": None}, "The texts differ. Both"),
     ],
 )

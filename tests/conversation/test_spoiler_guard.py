@@ -72,13 +72,10 @@ def answers(said: str, **choices):
 
 
 @pytest.mark.parametrize("reading_mode", ["full", "chunked"])
-@pytest.mark.parametrize(
-    "allowed", [{"spoiler_limit": 2}, {"chapters": (1, 2)}, {"selected_chapters": (1, 2)}]
-)
-def test_no_event_tells_it_before_it_is_judged(reading_mode, allowed):
+@pytest.mark.parametrize("chosen", [{}, {"chapters": (1, 2)}, {"selected_chapters": (2,)}])
+def test_no_event_tells_it_before_it_is_judged(reading_mode, chosen):
     """It stood on the page as it came, whatever became of it at the end."""
-    if reading_mode == "full" and "selected_chapters" in allowed:
-        allowed = {"selected_chapters": (2,)}
+    allowed = {"spoiler_limit": 2, **chosen}
     events = answers("Dr. Jekyll.", reading_mode=reading_mode, **allowed)
     shown = "".join(piece.text for one in events if isinstance(one, Delta) for piece in one.pieces)
     done = finished(events)
@@ -94,8 +91,9 @@ def test_of_several_sentences_those_stay_that_are_borne_out():
     assert shown == finished(events).text == kept
 
 
-def test_without_a_limit_the_answer_comes_as_it_is():
-    events = answers("Dr. Jekyll. So it is!", reading_mode="full")
+@pytest.mark.parametrize("chosen", [{}, {"chapters": (1, 2)}, {"selected_chapters": (2,)}])
+def test_without_a_limit_the_answer_comes_as_it_is(chosen):
+    events = answers("Dr. Jekyll. So it is!", reading_mode="full", **chosen)
     assert finished(events).text == "Dr. Jekyll. So it is!" and finished(events).token_ids
 
 
