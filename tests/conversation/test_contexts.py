@@ -58,7 +58,7 @@ def test_a_context_that_lost_its_cache_harms_no_other(tmp_path: Path):
     """It stayed on the shelf without one: the next text, the idle save and the memory sum broke."""
     device = FullDevice()
     made = on(device, tmp_path)
-    shelf = ContextShelf(lambda tokens, *, beside: made.new_context(tokens), allowance_bytes=GB)
+    shelf = ContextShelf(lambda tokens, beside: made.new_context(tokens), allowance_bytes=GB)
     lost = shelf.take(("one", 1), 400)
     lost.belongs_to("one", len(PROMPT))
     device.full = True
