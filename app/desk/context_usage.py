@@ -42,7 +42,7 @@ class ContextUsage:
                 state.chapters,
                 state.selected_chapters,
             )
-            key += (state.notebook.instructions, engine.model_name, version)
+            key += (state.notebook.instructions, state.notebook.reading_mode, engine.model_name, version)
             if key != self._asked:
                 self._asked, ask = key, self._requests.make(None, self._books.turns)
                 threading.Thread(target=self._fetch, args=(ask,), name="context usage", daemon=True).start()

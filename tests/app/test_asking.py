@@ -250,6 +250,15 @@ def test_the_meter_follows_the_conversation(desk):
     wait_until(lambda: "takes no room" in page.render()["meter"][0])
 
 
+def test_the_meter_follows_the_way_of_reading(desk):
+    """It is chosen for each book, and is no setting."""
+    page = Page(desk)
+    wait_until(lambda: "Conversation 0" in page.render()["meter"][0])
+    desk.engine.reading = "retrieval"
+    desk.actions.dispatch({"act": "reading-mode", "value": "retrieval"})
+    wait_until(lambda: "takes no room" in page.render()["meter"][0])
+
+
 def test_failed_answers_do_not_count(desk):
     ask(desk, "First?")
     desk.engine.fail = "Gone."

@@ -28,7 +28,7 @@ def test_ticks_choose_what_is_read_and_told(tree):
     assert problems(page) == []
     page.check(".tree input >> nth=1")
     page.check(".tree input >> nth=3")
-    page.click("[data-act=tell-ticked]")
+    page.click("[data-act=summarize-selected]")
     wait_until(lambda: desk.books.turns and not desk.state.busy)
     assert desk.engine.asked[-1].selected_chapters == (2, 4)
     page.wait_for_selector(".tree li:has-text('summarised') >> nth=1")

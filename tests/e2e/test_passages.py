@@ -45,7 +45,7 @@ def test_an_answer_from_passages_quotes_the_book_and_opens_it_at_the_page(
     monkeypatch.setenv("SCRIPT_ANSWER", BIRD)
     page = open_page(serve(engine))
     drop(page, sample)
-    page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Answer from passages now')")
+    page.wait_for_selector(".two-ways [aria-pressed=true]:has-text('Answer from passages')")
     text = ask(page, QUESTION)
     assert text.startswith("It is a wren") and ", p. " in text
     quote = page.locator("#turns .answer .text blockquote")
