@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.documents import Document, read_document
 from tests.support.document_expectations import expectations, wrong
-from tests.support.documents_made import epub
+from tests.support.documents_made import epub, read, titles
 
 SHARED = (
     "made-custom-outline-style.docx",
@@ -31,16 +30,6 @@ def test_shared_file_opens_with_its_own_chapters(name: str, shared_data: Path):
     wanted = expectations(shared_data / "hard2")
     assert set(wanted) == set(SHARED)
     assert wrong(shared_data / "hard2" / name, wanted[name]) == []
-
-
-def read(folder: Path, name: str, data: str | bytes) -> Document:
-    path = folder / name
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return read_document(path)
-
-
-def titles(document: Document, kind: str = "chapter") -> list[str]:
-    return [section.title for section in document.sections if section.kind == kind]
 
 
 def listed(names: list[str]) -> str:

@@ -12,23 +12,8 @@ from core.documents import read_document
 from core.documents.pdf.layout import page_layout
 from core.documents.pdf.page import LinePiece
 from core.documents.pdf.reading_order import file_order, reads_better
-from tests.support.printed_pages import Line, column, printed_pdf
+from tests.support.printed_pages import WORDS, Line, column, printed_pdf
 
-WORDS = [
-    "rain",
-    "lake",
-    "house",
-    "nobody",
-    "went",
-    "came",
-    "the",
-    "of",
-    "and",
-    "long",
-    "winter",
-    "door",
-    "any",
-]
 LEFT, RIGHT = 40, 315  # of a sheet 595 wide
 
 

@@ -8,23 +8,7 @@ from pathlib import Path
 from core.documents import read_document
 from core.documents.pdf.ocr_layer import straightened
 from core.documents.pdf.page import LinePiece
-from tests.support.printed_pages import LEADING, Line, ocr_layer
-
-WORDS = [
-    "rain",
-    "lake",
-    "house",
-    "nobody",
-    "went",
-    "came",
-    "the",
-    "of",
-    "and",
-    "long",
-    "winter",
-    "door",
-    "any",
-]
+from tests.support.printed_pages import LEADING, WORDS, Line, ocr_layer
 
 
 def paragraph(seed: int) -> list[str]:

@@ -8,23 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.documents import Document, read_document
-from tests.support.printed_pages import booklet, column, printed_pdf
-
-WORDS = [
-    "rain",
-    "lake",
-    "house",
-    "nobody",
-    "went",
-    "came",
-    "the",
-    "of",
-    "and",
-    "long",
-    "winter",
-    "door",
-    "any",
-]
+from tests.support.printed_pages import WORDS, booklet, column, printed_pdf
 
 
 def prose(page: int, lines: int = 20) -> list[str]:

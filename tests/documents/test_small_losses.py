@@ -7,26 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from core.documents import Document, read_document
 from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, LinePiece, merged_pieces
 from core.documents.structure.headings import read_heading
 from core.documents.structure.matter import kind_by_title
 from core.errors import DocumentError
-from tests.support.documents_made import zipped
+from tests.support.documents_made import read, titles, zipped
 from tests.support.word_processing import word_document, word_table
 
 PROSE = "The rain went on and nobody came to the door of the house by the lake that day, or the day after. "
 LONG = PROSE * 20  # 420 words
-
-
-def read(folder: Path, name: str, data: str | bytes) -> Document:
-    path = folder / name
-    path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return read_document(path)
-
-
-def titles(document: Document, kind: str = "chapter") -> list[str]:
-    return [section.title for section in document.sections if section.kind == kind]
 
 
 # ---- files that are called what they are ----

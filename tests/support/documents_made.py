@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
+
+from core.documents import Document, read_document
 
 
 def word_file(paragraphs: list[tuple[str, str]], *, author: str = "A. Writer") -> bytes:
@@ -82,3 +85,15 @@ def epub(
 
 
 BODY = "<p>" + "The boats lay at anchor and nobody spoke. " * 10 + "</p>"
+
+
+def read(folder: Path, name: str, data: str | bytes) -> Document:
+    """A file of this content, read."""
+    path = folder / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return read_document(path)
+
+
+def titles(document: Document, kind: str = "chapter") -> list[str]:
+    """Of its sections of one kind."""
+    return [section.title for section in document.sections if section.kind == kind]

@@ -11,6 +11,22 @@ from reportlab.pdfgen.canvas import Canvas
 Line = tuple[float, float, str]  # x and y of its first letter, in points
 WIDTH, HEIGHT, SIZE, LEADING = 420, 595, 10, 14
 
+WORDS = [  # of which pages are made
+    "rain",
+    "lake",
+    "house",
+    "nobody",
+    "went",
+    "came",
+    "the",
+    "of",
+    "and",
+    "long",
+    "winter",
+    "door",
+    "any",
+]
+
 
 def printed_pdf(
     pages: Sequence[Sequence[Line]],
