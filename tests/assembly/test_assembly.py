@@ -1,12 +1,8 @@
-"""What a plan becomes: which caches, on which device, and what is done when the device has less room than was
-planned.
-"""
+"""What a plan becomes: which caches, on which device, and from which snapshots."""
 
 from __future__ import annotations
 
-import logging
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,34 +10,24 @@ import pytest
 import torch
 
 from core.assembly import models
-from core.assembly.cache_factory import CacheFactory
 from core.assembly.engines import build_engine
-from core.backend.base import DeviceMemory
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import products
 from core.backend.shared.compiled import COARSE, PRODUCTS
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES, Settings
-from core.decoding.context import Context
 from core.decoding.decoder import Round
-from core.engine import Done, Engine
-from core.errors import UserError
+from core.engine import Engine
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import CPU, PAGE_LOCKED, Measurements, kernels_on
 from core.hardware.probe import probe
 from core.model.shapes import ModelShape
-from core.planning.budget import KEPT_FREE, KV_ON_CHIP
 from core.planning.offers import choose_model
-from core.planning.plan import BudgetLine, Plan
+from core.planning.plan import Plan
 from core.planning.planner import make_plan
-from core.request import Params
-from core.text.words import GB
+from tests.support.assembled_engines import GREEDY, OFFLOADED, SmallDevice, answer, built
 from tests.support.tiny import PLAN, VOCAB, oracle
-
-OFFLOADED = replace(PLAN, on_chip_layers=1, staging_blocks=2, staging_block_tokens=64, staging_block_bytes=1)
-PROMPT = [int(token) for token in torch.randint(0, VOCAB, (150,), generator=torch.Generator().manual_seed(5))]
-GREEDY = Params(temperature=0.0, top_p=1.0, max_new_tokens=16)
 
 
 @pytest.fixture(scope="module")
@@ -50,77 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("tiny")
     oracle().save_pretrained(target)
     return target
-
-
-class OutOfMemory(RuntimeError):
-    """What the small device raises."""
-
-
-class SmallDevice(CpuBackend):
-    """A device with memory of its own: the caches it refuses, one by one, and the attentions that fail, by
-    number.
-    """
-
-    def __init__(
-        self, *, free: int = 10**9, refuse: Sequence[int] = (), failures: Sequence[int] = ()
-    ) -> None:
-        super().__init__()
-        self.free, self.refuse, self.failures = free, list(refuse), list(failures)
-        self.attended = self.released = 0
-
-    def out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, OutOfMemory)
-
-    def memory(self) -> DeviceMemory:
-        return DeviceMemory(used_bytes=10**6, free_bytes=self.free)
-
-    def release(self) -> None:
-        self.released += 1
-
-    def copies(self) -> object:
-        if self.refuse and self.refuse.pop(0):
-            raise OutOfMemory("no room for a cache")
-        return super().copies()
-
-    def attend(self, *args: torch.Tensor, **more: object) -> torch.Tensor:
-        self._count()
-        return super().attend(*args, **more)
-
-    def attend_part(self, *args: object, **more: object) -> tuple[torch.Tensor, torch.Tensor]:
-        self._count()
-        return super().attend_part(*args, **more)
-
-    def _count(self) -> None:
-        self.attended += 1
-        if self.failures and self.attended == self.failures[0]:
-            self.failures.pop(0)
-            raise OutOfMemory("no room for a pass")
-
-
-def fewer(layers: int) -> Plan:
-    return replace(OFFLOADED, on_chip_layers=layers, notes=(f"{layers} layers",))
-
-
-def built(
-    folder: Path, plan: Plan = OFFLOADED, *, backend: CpuBackend | None = None, **settings: object
-) -> Engine:
-    return build_engine(
-        plan,
-        Settings(**{"snapshot_quota_gb": 0, "on_chip_layers": plan.on_chip_layers, **settings}),
-        folder,
-        replan=fewer,
-        backend=backend,
-    )
-
-
-def answer(engine: Engine, context: Context, params: Params = GREEDY) -> tuple[list[int], Done]:
-    tokens: list[int] = []
-    for event in engine.generate(context, PROMPT, params):
-        if isinstance(event, Done):
-            return tokens, event
-        if isinstance(event, Round):
-            tokens.extend(event.tokens)
-    raise AssertionError("generate ended without Done")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -268,160 +183,6 @@ def test_a_cpu_multiplies_as_it_is_faster(monkeypatch: pytest.MonkeyPatch, dtype
     made = backend.linear(torch.ones(4, 8))(torch.ones(300, 8, dtype=backend.dtype))
     assert seen == [made.dtype] == [backend.dtype] == [getattr(torch, computes)]
     assert backend.storage == getattr(torch, dtype)
-
-
-# ---- less room than planned --------------------------------------------------------------------------------
-
-
-def test_no_room_for_a_cache_is_met_with_fewer_layers(folder: Path):
-    """Said once, in the answer that was made with it."""
-    backend = SmallDevice(refuse=[True])
-    engine = built(folder, backend=backend)
-    context = engine.new_context(400)
-    assert engine.plan.on_chip_layers == 0 and backend.released == 1
-    tokens, done = answer(engine, context)
-    assert [note for note in done.notes if "less free memory" in note] == [engine.plan.notes[-1]]
-    assert "0 layers stays" in done.notes[0]
-    assert answer(engine, context)[1].notes == ()
-    plain = built(folder, PLAN)
-    assert tokens == answer(plain, plain.new_context(400))[0]
-
-
-@pytest.mark.parametrize("mode", ["autoregressive", "retrieval", "triforce"])
-@pytest.mark.parametrize("at", [3, 9, 30, 60])
-def test_out_of_memory_in_the_middle_costs_time_not_the_answer(folder: Path, mode: str, at: int):
-    """While reading and while writing: the same answer, each token once, from a context that is made anew."""
-    engine = built(folder, backend=SmallDevice(failures=[at]))
-    context = engine.new_context(400)
-    tokens, done = answer(engine, context, replace(GREEDY, mode=mode))
-    plain = built(folder, PLAN)
-    assert tokens == answer(plain, plain.new_context(400), replace(GREEDY, mode=mode))[0]
-    assert engine.plan.on_chip_layers == 0 and len(done.notes) == 1
-    assert done.stats.new_tokens == len(tokens) and context.ids == [*PROMPT, *tokens][: len(context.ids)]
-    assert done.stats.prompt_tokens == len(PROMPT)
-
-
-@pytest.mark.parametrize("at", [30, 60])
-def test_out_of_memory_reads_nothing_again(folder: Path, at: int):
-    """Rows in host memory are still there: half an hour of reading must not go with a few megabytes of the
-    device. Those of the layers that leave it come along.
-    """
-    engine = built(folder, backend=SmallDevice(failures=[at]))
-    context = engine.new_context(400)
-    cache, fed = context.cache, []
-    feed = engine.model.prefill
-    engine.model.prefill = lambda ids, *more, **named: fed.append(len(ids)) or feed(ids, *more, **named)
-    tokens, _ = answer(engine, context)
-    assert context.cache is cache and cache.layers_on_device == 0
-    assert sum(fed) < len(PROMPT) + PLAN.prefill_segment_tokens, "what was read was read again"
-    plain = built(folder, PLAN)
-    whole = plain.new_context(400)
-    assert tokens == answer(plain, whole)[0]
-    for layer in range(PLAN.layers):
-        for got, want in zip(
-            cache.rows(layer, 0, cache.length), whole.cache.rows(layer, 0, cache.length), strict=True
-        ):
-            assert torch.allclose(got, want, atol=1e-4)
-
-
-def test_no_room_at_all_names_cause_and_remedy(folder: Path):
-    """An endless loop of attempts, or a traceback, would help nobody."""
-    engine = built(folder, backend=SmallDevice(refuse=[True, True]))
-    with pytest.raises(UserError, match="GPU's memory does not hold.*lower context_tokens"):
-        engine.new_context(400)
-
-
-def test_a_context_outlives_the_answer_that_found_no_room(folder: Path):
-    """The next question, perhaps with other programs closed, starts over instead of stumbling over an empty
-    context.
-    """
-    backend = SmallDevice(failures=[3], refuse=[False, True])
-    # parts of each layer are on the device: such a cache is made anew
-    engine = built(folder, replace(OFFLOADED, residency="blocks"), backend=backend)
-    context = engine.new_context(400)
-    with pytest.raises(UserError, match="GPU's memory"):
-        answer(engine, context)
-    assert len(answer(engine, context)[0]) == 16
-
-
-def test_what_is_beside_a_book_takes_its_own_line_and_never_lowers_the_plan(folder: Path):
-    """A page that was asked about took the card from the book: for good, and each later book was slower."""
-    backend = SmallDevice(refuse=[False, False, True])
-    engine = built(folder, replace(OFFLOADED, beside_tokens=200), backend=backend)
-    book = engine.new_context(400)
-    short = engine.planned_context(200, beside=True)
-    tokens, done = answer(engine, short)
-    assert isinstance(short.cache, FullKVCache), "no bus between a passage and its answer"
-    long = engine.planned_context(300, beside=True)
-    assert (answer(engine, long)[0], done.notes) == (tokens, ())
-    assert isinstance(long.cache, OffloadedKVCache) and long.cache.layers_on_device == 0
-    with pytest.raises(UserError, match="a context of 301 tokens"):
-        engine.complete(engine.planned_context(301, beside=True))
-    assert engine.plan.on_chip_layers == 1 and book.cache.layers_on_device == 1
-    assert answer(engine, book)[0] == tokens
-    assert built(folder, backend=SmallDevice()).planned_context(200, beside=True).beside is False
-
-
-@pytest.mark.parametrize("at", [3, 30])
-def test_a_pass_beside_a_book_that_finds_no_room_leaves_the_plan(folder: Path, at: int):
-    """Its question fails, and the next one may work."""
-    engine = built(folder, replace(OFFLOADED, beside_tokens=200), backend=SmallDevice(failures=[at]))
-    context = engine.planned_context(200, beside=True)
-    with pytest.raises(UserError, match="does not hold"):
-        answer(engine, context)
-    assert engine.plan.on_chip_layers == 1 and context.cache is None
-    assert answer(engine, context)[0] == answer(engine, engine.new_context(400))[0]
-
-
-def test_a_card_that_holds_all_of_a_book_holds_nothing_of_a_second(folder: Path):
-    """A plan without a bus says nothing of one: what lies in host memory is planned for itself."""
-    whole = replace(PLAN, beside_tokens=20)
-    engine = built(folder, whole, on_chip_layers=None)
-    book, beside = engine.new_context(400), engine.planned_context(300, beside=True)
-    assert isinstance(book.cache, FullKVCache) and answer(engine, beside)[0] == answer(engine, book)[0]
-    assert isinstance(beside.cache, OffloadedKVCache) and engine.plan.on_chip_layers == whole.on_chip_layers
-
-
-def test_weights_that_do_not_fit_are_refused_in_words(folder: Path):
-    """Loading is where a full card is met first."""
-
-    class Full(SmallDevice):
-        def linear(self, *args: object) -> object:
-            raise OutOfMemory("no room for a matrix")
-
-    with pytest.raises(UserError, match="weights of tiny do not fit"):
-        built(folder, backend=Full())
-
-
-def test_planned_and_real_memory_are_compared_after_loading(folder: Path, caplog: pytest.LogCaptureFixture):
-    """In the log always; and where the rest will not fit, the plan gives way before anything breaks."""
-    caplog.set_level(logging.INFO)
-    lines = (
-        BudgetLine("weights", 2 * GB, "VRAM"),
-        BudgetLine(KV_ON_CHIP, 3 * GB, "VRAM"),
-        BudgetLine(KEPT_FREE, 9 * GB, "VRAM"),
-    )
-    planned = replace(OFFLOADED, device="cuda", budget=lines)
-    roomy, tight = (built(folder, planned, backend=SmallDevice(free=free)) for free in (4 * GB, 2 * GB))
-    assert "2.00 GB planned for what is loaded, 0.00 in use; 3.00 GB to come, 4.00 free" in caplog.text
-    assert (roomy.plan.on_chip_layers, tight.plan.on_chip_layers) == (1, 0)
-
-
-def test_a_plan_for_a_gpu_needs_one(folder: Path):
-    """On a machine without: a sentence, not a traceback out of torch."""
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    with pytest.raises(UserError, match="device: cpu"):
-        build_engine(replace(PLAN, device="cuda", dtype="float16"), Settings(), folder)
-
-
-def test_without_another_plan_there_is_nothing_to_give():
-    """Whoever builds an engine from a fixed plan gets an error instead of another plan."""
-
-    class Model:
-        backend = CpuBackend()
-
-    assert CacheFactory(OFFLOADED, Settings(), Model()).give_way() is None
 
 
 # ---- snapshots ---------------------------------------------------------------------------------------------
