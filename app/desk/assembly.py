@@ -116,6 +116,7 @@ class AppServices:
                 books,
                 reader,
                 self.imports,
+                shelf=self.shelf,
                 search=self.search,
                 trash=self.trash,
                 chapters=self.chapters,
