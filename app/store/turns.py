@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.request import HistoryTurn, Request
-from core.text.words import localized
+from core.text.words import listed_texts, localized
 from core.text.words import translated as _
 
 
@@ -31,7 +31,7 @@ def wording(ask: Request) -> str:
     if ask.question is not None:
         return ask.question
     if ask.selected_chapters:
-        return _("Summarise chapters {numbers}").format(numbers=", ".join(map(str, ask.selected_chapters)))
+        return _("Summarise chapters {numbers}").format(numbers=listed_texts(map(str, ask.selected_chapters)))
     if ask.chapters is None:
         return _("Summarise this book")
     first, last = ask.chapters

@@ -22,6 +22,7 @@ from core.documents.document import Document
 from core.events import Delta, Event, Piece, ReadingStep, Stats
 from core.evidence.people import Person, introduction
 from core.text.language_detection import foreign
+from core.text.words import listed_texts
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -99,7 +100,7 @@ class Overview(Responder):
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
         said = [_("Counted by name in the text, without the model.")]
         if others := found[_INTRODUCED:][:_NAMED]:
-            names = ", ".join(f"{one.name} ({len(one.mentions)})" for one in others)
+            names = listed_texts(f"{one.name} ({len(one.mentions)})" for one in others)
             said.append(_("Named less often: {names}.").format(names=names))
         done = Answer("stop", tuple(told), ids, Stats())
         yield self._turns.finished(done, plan=plan, sources=source_names(book, plan.parts), notes=said)

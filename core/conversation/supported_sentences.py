@@ -20,7 +20,7 @@ from core.text.ranking import Ranking, terms
 
 _INSTEAD_WORDS = 150  # of own sentences, from which those are taken that stand in for others
 _ALIKE = 0.7  # of a sentence's content words: what so far was said before is not said again
-ENDED = re.compile(r"[.!?…。！？][\"'”’)\]»」』]*$")
+ENDED = re.compile(r"[.!?…。！？][\"'”’“‘)\]»«」』]*$")
 
 
 class TellableSpan:

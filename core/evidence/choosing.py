@@ -37,7 +37,7 @@ _CLOSES = '”»」』"'
 _QUOTED = re.compile(r"[“«„「『\"](?:(?!\n\s*\n)[^“”\"«»„「『」』])*[”\"»」』]?")
 _MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
 _LONG_SPEECH_CHARS = 400
-_ENDS = re.compile(r"[.!?…。！？][)\]”»」』\"]*\Z")
+_ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
 _LEFT_OPEN = re.compile(r"(?:[?!？！]|\.\.\.|…)[)\]]*$")
 
 

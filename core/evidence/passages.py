@@ -11,10 +11,11 @@ from core.documents.document import Document, Section
 
 LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
-# a full stop is none behind a title, an initial or an item's number, nor where a small letter follows
+# a full stop is none behind a title, an initial or an item's number, nor where a small letter follows;
+# „German“ and »German« quotations close with what opens English and French ones, « French » behind a space
 _SENTENCE = re.compile(
     r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
-    r"[.!?…]+[\"'”’»)\]]*\s+(?![a-z])|[。！？]+[」』”’]*\s*",
+    r"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f]»)*\s+(?![a-z])|[。！？]+[」』”’]*(?P<straight>\"?)\s*",
     re.M,
 )
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word
@@ -94,8 +95,16 @@ def _merged(grains: Sequence[_Span]) -> list[_Span]:
 
 def _cut(text: str, start: int, end: int, border: re.Pattern[str]) -> list[tuple[int, int]]:
     """text[start:end] cut behind every border."""
-    cuts = [match.end() for match in border.finditer(text, start, end) if start < match.end() < end]
+    ends = (_border_end(text, start, match) for match in border.finditer(text, start, end))
+    cuts = [at for at in ends if start < at < end]
     return list(pairwise([start, *cuts, end])) if start < end else []
+
+
+def _border_end(text: str, start: int, match: re.Match[str]) -> int:
+    """Its end; in Chinese before a straight quotation mark that opens the next sentence."""
+    straight = match.groupdict().get("straight")
+    opens = bool(straight) and text.count('"', start, match.start("straight")) % 2 == 0
+    return match.start("straight") if opens else match.end()
 
 
 def _count(text: str, start: int, end: int) -> int:

@@ -105,10 +105,15 @@ def joined_sentences(*said: str) -> Message:
     return listed_texts(said, " ")
 
 
-def listed_texts(parts: Iterable[str], mark: str = ", ") -> Message:
-    """Messages and other texts with a mark between them, as one message."""
+def listed_texts(parts: Iterable[str], mark: str | None = None) -> Message:
+    """Messages and other texts with a mark between them, as one message. `mark`: None for that of a list in
+    the language at hand.
+    """
     values = {f"part{index}": _value(part) for index, part in enumerate(parts)}
-    return Message(mark.join(f"{{{name}}}" for name in values), values)
+    if mark is not None:
+        return Message(mark.join(f"{{{name}}}" for name in values), values)
+    template = "{mark}".join(f"{{{name}}}" for name in values)
+    return Message(template, {**values, "mark": _(", ")})
 
 
 def _made(template: str, values: Mapping[str, Value] | None, many: str, count: int) -> Message:
@@ -153,6 +158,9 @@ def translated(message: str) -> Message:
     knows.
     """
     return Message(message)
+
+
+_ = translated  # a list's mark is an entry, too
 
 
 def translated_count(one: str, many: str, count: int) -> Message:

@@ -81,6 +81,25 @@ def test_sentences_keep_their_quotation_marks():
     assert found == ["“Go on,” he said.", "“I will not!”", "She went.", "No stop here", "Last… one."]
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["„Wo ist er?“ ", "Anna sah auf das Wasser. ", "„Fort.“"],
+        ["»Komm!« ", "Er ging. ", "»Nein.« "],
+        ["他走了。", "“你好！”", "她说。", "“再见。”"],
+        ["他走了。", "「你好！」", "她說。", "『再見。』"],
+        ["他走了。", '"你好！"', "她说。", '"再见。"'],
+        ['"走吧。"', '"好。"', "她笑了。"],
+        ["Il partit. ", "« Venez ! » ", "Elle vint."],
+    ],
+)
+def test_sentences_of_other_languages_keep_their_quotation_marks(sentences):
+    """A German one went on behind its mark; in Chinese a straight mark went to the wrong sentence."""
+    text = "".join(sentences)
+    found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
+    assert found == [one.strip() for one in sentences]
+
+
 def test_full_stops_that_end_nothing():
     """A mark behind "Mr." or behind an item's number would be a mark on no sentence."""
     text = "1. Mr. Bennet met Dr. J. Grey.\n2. “Stop!” said he. …\n\n***\n\nThe 12. of May"

@@ -74,7 +74,7 @@ def test_counts_quantities_and_rows_of_messages_are_of_the_language_that_looks()
     assert (counted, here("de", from_json(to_json_text(counted)))) == ("1,200 words", "1.200 Wörter")
     assert here("de", _n("{count} word", "{count} words", 1).format(count=1)) == "1 Wort"
     row = from_json(to_json_text(listed_texts((size(9.1e9), duration(5400)))))
-    assert (row, here("de", row), here("zh", row)) == ("9.1 GB, 1.5 h", "9,1 GB, 1,5 h", "9.1 GB, 1.5 小时")
+    assert (row, here("de", row), here("zh", row)) == ("9.1 GB, 1.5 h", "9,1 GB, 1,5 h", "9.1 GB、1.5 小时")
     assert here("zh", joined_sentences(KEPT, KEPT)) == CHINESE * 2, (
         "a full stop of Chinese brings its own space"
     )
