@@ -53,12 +53,12 @@ def _last_read(opened: float, today: date) -> str:
     day = date.fromtimestamp(opened)
     days = (today - day).days
     if days <= 0:  # a clock may be set back
-        return _("read today")
+        return _("opened today")
     if days == 1:
-        return _("read yesterday")
+        return _("opened yesterday")
     if days < 14:
-        return _n("read {count} day ago", "read {count} days ago", days).format(count=days)
-    return _("read on {date}").format(date=day.isoformat())
+        return _n("opened {count} day ago", "opened {count} days ago", days).format(count=days)
+    return _("opened on {date}").format(date=day.isoformat())
 
 
 def _sample(name: str) -> tuple[str, str]:

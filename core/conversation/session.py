@@ -39,7 +39,7 @@ from core.conversation.services import Services
 from core.conversation.spoiler_guard import guarded_answer, named_up_to
 from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
-from core.conversation.time_estimates import TimeEstimate
+from core.conversation.time_estimates import TimeEstimate, passages_asked
 from core.conversation.turns import Turns
 from core.documents.document import Document
 from core.engine import Engine
@@ -206,7 +206,7 @@ class Session:
             "snapshot_tokens": stored,
             "prefill_s_estimate": prefill_s,
             "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
-            "passages_s_estimate": self._expectation.passages_s(self._style),
+            "passages_s_estimate": self._expectation.passages_s(self._style, passages_asked(plan.tokens)),
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
             "notes": [*plan.notes, *no_english(self._style, book), *book.warnings],
         }

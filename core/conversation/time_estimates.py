@@ -70,15 +70,15 @@ class TimeEstimate:
         return seconds
 
     def passages_s(self, style: ReadingStyle, count: int = HEARD_PASSAGES) -> float:
-        """Seconds in which most questions are answered from passages, each with a short answer; with a
-        verifier, which hears them all, from `count` of them.
+        """Seconds in which most questions are answered from `count` passages at most, each with a short
+        answer; with a verifier, which hears them all, from so many.
         """
         if style.verifier:
             return count * (self._passage_s or self._asked_s(style))
         read_s = self.reading_s(PASSAGE_TOKENS)
         drawn_s = self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
         answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
-        return PASSAGES * (read_s + answer_s + style.consensus * drawn_s)
+        return min(PASSAGES, count) * (read_s + answer_s + style.consensus * drawn_s)
 
     def _asked_s(self, style: ReadingStyle) -> float:
         """Of a passage that is read, and asked by several answers in one batch, which grows with them."""
@@ -93,6 +93,11 @@ class TimeEstimate:
             0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms
         )
         return min(plain, plan.expected_tbt_ms) / 1e3
+
+
+def passages_asked(tokens: int) -> int:
+    """How many passages a question about a text of so many tokens is put to: a short one has not more."""
+    return min(HEARD_PASSAGES, max(1, -(-tokens // PASSAGE_TOKENS)))
 
 
 def _faded(old: float | None, new: float) -> float:

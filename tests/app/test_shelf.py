@@ -202,8 +202,8 @@ def test_what_is_kept_on_disk_is_said_and_when_it_opens_in_seconds(home, desk, b
 def test_the_last_reading_is_a_day_in_words():
     at = datetime(2026, 3, 1, 23, 30).timestamp()
     said = [_last_read(at, date(2026, 3, day)) for day in (1, 2, 4, 20)]
-    assert said == ["read today", "read yesterday", "read 3 days ago", "read on 2026-03-01"]
-    assert _last_read(at, date(2026, 2, 1)) == "read today", "a clock that was set back"
+    assert said == ["opened today", "opened yesterday", "opened 3 days ago", "opened on 2026-03-01"]
+    assert _last_read(at, date(2026, 2, 1)) == "opened today", "a clock that was set back"
 
 
 def test_a_pasted_text_has_the_name_it_was_given(make_desk, engine, book, tmp_path):
