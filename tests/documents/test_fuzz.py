@@ -19,7 +19,7 @@ import pytest
 from core.documents import Document, read_document, read_safely
 from core.errors import DocumentError, PasswordNeeded
 from core.sandbox.process import Limits
-from tests.support.minimal_pdf import pdf_of
+from tests.support.minimal_pdf import pdf_of, text_pdf
 from tests.support.printed_pages import booklet, column, ocr_layer, printed_pdf
 from tests.support.saved_pages import news, paragraphs_of
 from tests.support.word_processing import rich_text, word_document, word_paragraph, word_style, word_table
@@ -53,6 +53,7 @@ OWN = {
     "own noted rtf": ".rtf",
     "own booklet": ".pdf",
     "own ocr layer": ".pdf",
+    "own leftward pdf": ".pdf",
 }
 KINDS = (*SHARED, *OWN)
 LONG_S = float(os.environ.get("TRIFORCE_FUZZ_S", "60"))  # of the long run, for each kind
@@ -150,6 +151,12 @@ def ocr_layer_of(book: str) -> bytes:
     return ocr_layer([column(lines[30 * number : 30 * number + 30]) for number in range(6)], right=360)
 
 
+def leftward_of(_book: str) -> bytes:
+    """A PDF in Hebrew with numbers, brackets and Latin words."""
+    line = "(.3.11 nohtyP) תחא האמ 1948 תנשב ותיבב בשי שיאה"
+    return text_pdf([[(20, 560 - 14 * row, line) for row in range(38)]] * 4)
+
+
 def mhtml_of(book: str) -> bytes:
     """A saved web page."""
     head = (
@@ -210,6 +217,7 @@ _MADE: dict[str, Callable[[str], bytes]] = {
     "own noted rtf": noted_rtf_of,
     "own booklet": booklet_of,
     "own ocr layer": ocr_layer_of,
+    "own leftward pdf": leftward_of,
 }
 
 

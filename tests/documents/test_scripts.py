@@ -4,11 +4,13 @@ columns as on the page.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from core.documents import Document, read_document
+from core.documents.pdf.leftwards import Glyph, leftward_pieces
 from tests.support.minimal_pdf import SIZE, Placed, text_pdf
 
 RIGHT, TOP, LEADING = 370, 540, 14
@@ -81,6 +83,45 @@ def test_latin_words_and_numbers_inside_hebrew_keep_their_order(tmp_path: Path):
     before, after = "ויהי בארץ רחוקה בשנת", "נולד הסופר"
     drawn = f".John Smith {after[::-1]} 1948 {before[::-1]}"
     assert read([[(10, 500, drawn)]], tmp_path).text == f"{before} 1948 {after} John Smith."
+
+
+MIXED = {  # as it is read; what is drawn by itself ends at a bar
+    "brackets": "בשנת |1948 |נולד |הסופר |John |Smith |(בעיר |הבירה), |וכתב |12 |ספרים.",
+    "numbers": "ענה: |״בשעה |7:30 |בערב, |ב-|3.5 |קילומטר |[הערה |15|].״",
+    "Latin words": "הוא |כתב |את |Python |(3.11) |ואת |Rust |על |50% |מן |הדפים",
+    "Arabic": "قال |المهندس |(وهو |طيب): |«هذا |في |عام |1872|»، |ثم |ضحك |مع |Saltby |وشرب",
+}
+MIRRORED = str.maketrans("()[]«»", ")(][»«")
+
+
+@pytest.mark.parametrize("kind", MIXED)
+@pytest.mark.parametrize("order", [1, -1], ids=["drawn as read", "drawn as seen"])
+def test_words_of_both_directions_are_in_the_order_of_reading(kind: str, order: int, tmp_path: Path):
+    """Browsers draw each word by itself: what PDFium made of that had Arabic words backwards, brackets that
+    closed first, and numbers at the other end. Words of another script run to the right between the others.
+    """
+    pieces, right = [], float(RIGHT)
+    for run in re.findall(r"(?:[A-Z0-9(][A-Za-z0-9.:%)]+ ?\|?)+|[^|]+", MIXED[kind]):
+        rightward = run.isascii()
+        words = run.split("|") if rightward else [run]
+        left = right - SIZE * len(run.replace("|", ""))
+        at = left + SIZE * run.endswith((" ", " |")) if rightward else left
+        for word in filter(None, words):
+            seen = word if rightward else word.translate(MIRRORED)[::-1]
+            skipped = len(seen) - len(seen.lstrip())
+            pieces.append((at + SIZE * skipped, 500.0, seen.strip()))
+            at += SIZE * len(word)
+        right = left
+    whole = MIXED[kind].replace("|", "")
+    assert read([pieces[::order]], tmp_path).text == whole
+
+
+def test_points_stand_behind_their_letters_and_lam_before_alef():
+    """PDFium shares a pointed letter's box out among its characters, and leaves a gap beside it."""
+    row = [("ת", 10, 17), ("ִ", 18, 20), ("ׁ", 20, 22), ("ש", 22, 24), ("ا", 33, 40), ("ل", 33, 40)]
+    glyphs = [Glyph(text, x0, x1, 0.0, 10.0, order) for order, (text, x0, x1) in enumerate(row)]
+    (piece,) = leftward_pieces(glyphs)
+    assert "".join(glyph.text for glyph in piece) == "لا ש\u05c1\u05b4ת"
 
 
 def test_arabic_in_the_shapes_of_print_is_spelt_with_its_letters(tmp_path: Path):

@@ -10,7 +10,7 @@ counted and left to `pdf_turned`.
 
 A page written from right to left is handed on as in a mirror: x grows in the direction of reading. So
 margins, indents and the order of columns mean the same in every script, and nothing behind this module knows
-of directions. PDFium itself puts the characters of such a line into logical order.
+of directions. `leftwards` puts the characters of its lines into the order of reading.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import pypdfium2
 import pypdfium2.raw as pdfium_c
 
 from core.documents.files.clean import POWER
+from core.documents.pdf.leftwards import RTL, Glyph, leftward_pieces
 
 NOTE_OPEN, NOTE_CLOSE = "\ue000", "\ue001"  # around a raised note mark until its note is found
 _BREAK = re.compile(r"\r\n|\r|\n|\ufffe|\x02")
@@ -42,7 +45,6 @@ _TEX_LIGATURES = {
     0x1E: "ffi",
     0x1F: "ffl",
 }
-_RTL = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 # words of a left-to-right script in a row: between words of the other direction PDFium gives them last word
 # first
 _LTR_WORDS = re.compile(r"[A-Za-z\u00c0-\u024f][\w'’-]*(?: [A-Za-z\u00c0-\u024f][\w'’-]*)+")
@@ -112,6 +114,8 @@ class PageText:
 
         `mixed`: the page holds lines in several directions, at which PDFium loses count of where lines end.
         """
+        if _reads_leftwards(self._chars):
+            return mirrored(self._leftward_lines(), self.width)
         spans: list[tuple[int, int]] = []
         start = 0
         for found in _BREAK.finditer(self._chars):
@@ -124,8 +128,52 @@ class PageText:
         spans = self._without_gaps(spans)
         if self._crop:
             spans = [self._cropped(*span) for span in spans]
-        lines = [line for begin, end in spans if (line := self._line(begin, end))]
-        return mirrored(lines, self.width) if _reads_leftwards(self._chars) else lines
+        return [line for begin, end in spans if (line := self._line(begin, end))]
+
+    def _leftward_lines(self) -> list[LinePiece]:
+        """The lines of a page that reads from right to left."""
+        return [
+            self._leftward_line(piece)
+            for piece in leftward_pieces(self._glyphs())
+            if any(g.text for g in piece)
+        ]
+
+    def _glyphs(self) -> list[Glyph]:
+        """The upright characters that the page shows; spaces and line ends that PDFium adds are none."""
+        glyphs = []
+        box = pdfium_c.FS_RECTF()
+        for index, char in enumerate(self._chars):
+            if pdfium_c.FPDFText_IsGenerated(self._raw, index) == 1 or char in "\r\n":
+                continue
+            direction = self._direction(index)
+            if direction != 0:
+                self.turned[direction] += char.isalpha()
+                continue
+            if self._crop and not self._is_shown(index):
+                continue
+            size = self._size(index)
+            if size <= 0 or not pdfium_c.FPDFText_GetLooseCharBox(self._raw, index, box):
+                continue
+            (x0, _y0), (x1, _y1) = self._shown(box.left, box.bottom), self._shown(box.right, box.top)
+            if box.right - box.left < 0.01 and char.isspace():  # inside a glyph of several characters
+                continue
+            text = _hyphens(unicodedata.normalize("NFKC", char) if RTL.match(char) else char)
+            glyphs.append(Glyph(text, min(x0, x1), max(x0, x1), self._origin(index)[1], size, index))
+        return glyphs
+
+    def _leftward_line(self, piece: list[Glyph]) -> LinePiece:
+        """Raised note marks between NOTE_OPEN and NOTE_CLOSE."""
+        size = max(glyph.size for glyph in piece)
+        y = min(glyph.y for glyph in piece if glyph.size == size)
+        text = ""
+        for raised, glyphs in groupby(
+            piece, lambda glyph: glyph.size < 0.85 * size and glyph.y > y + 0.1 * size
+        ):
+            said = "".join(glyph.text for glyph in glyphs)
+            mark = raised and re.fullmatch(r"\d{1,3}|[*†‡§]", said)
+            text += _raised(text, said) if mark else said
+        x0, x1 = min(glyph.x0 for glyph in piece), max(glyph.x1 for glyph in piece)
+        return LinePiece(text, x0, x1, y, size, self._number)
 
     # ---- characters ----
 
@@ -196,7 +244,7 @@ class PageText:
         if middle != begin:
             y = self._origin(middle)[1]
         x1 = self._right_edge(end - 1)
-        if _RTL.search(text):  # its last character is the leftmost one
+        if RTL.search(text):  # its last character is the leftmost one
             x0, x1 = min(x0, self._origin(end - 1)[0]), max(x1, self._right_edge(begin))
         return LinePiece(
             self._readable(text, begin, y, size), min(x0, x1), max(x0, x1), y, size, self._number
@@ -226,7 +274,7 @@ class PageText:
             for space in _CJK_SPACE.finditer(text)
             if not self._wide(begin + space.start(), size)
         ]
-        if _RTL.search(text):
+        if RTL.search(text):
             edits += [
                 (run.start(), run.end(), " ".join(reversed(run.group().split(" "))))
                 for run in _LTR_WORDS.finditer(text)
@@ -234,8 +282,7 @@ class PageText:
             ]
         for start, end, new in sorted(edits, reverse=True):
             text = text[:start] + new + text[end:]
-        text = text.replace("\ufffe", "-").replace("\x02", "-")
-        return text.translate(_TEX_LIGATURES)
+        return _hyphens(text).translate(_TEX_LIGATURES)
 
     def _wide(self, space: int, size: float) -> bool:
         """True for a space between full-width characters that was put there, not left over by stretching the
@@ -292,7 +339,7 @@ class PageText:
         for index in range(begin + 1, end - 1):
             if self._chars[index] == " " and self._chars[index - 1] != " " and self._chars[index + 1] != " ":
                 gap = self._origin(index + 1)[0] - self._right_edge(index - 1)
-                if _RTL.match(self._chars[index - 1]) and _RTL.match(self._chars[index + 1]):
+                if RTL.match(self._chars[index - 1]) and RTL.match(self._chars[index + 1]):
                     gap = self._origin(index - 1)[0] - self._right_edge(index + 1)
                 if gap > _GAP_SIZES * size:
                     found.append(index)
@@ -315,6 +362,11 @@ class PageText:
         return list(zip(edges, edges[1:], strict=False))
 
 
+def _hyphens(text: str) -> str:
+    """What PDFium has for a hyphen at the end of a line."""
+    return text.replace("\ufffe", "-").replace("\x02", "-")
+
+
 def _raised(before: str, mark: str) -> str:
     """A raised mark behind a word refers to a note; a number behind a symbol or a unit is a power."""
     if mark.isdigit() and POWER.search(before):
@@ -329,7 +381,7 @@ def mirrored(lines: list[LinePiece], width: float) -> list[LinePiece]:
 
 def _reads_leftwards(text: str) -> bool:
     """True when most of the letters are of a right-to-left script."""
-    found = len(_RTL.findall(text))
+    found = len(RTL.findall(text))
     return found > 0 and 2 * found > sum(map(str.isalpha, text))
 
 
