@@ -16,8 +16,14 @@ LANGUAGES = (
     N_("English"),
     N_("English, German, French, Italian, Portuguese, Hindi, Spanish, Thai"),
     N_("English, French, German, Spanish, Italian, Portuguese, Chinese, Japanese, Russian, Korean and more"),
+    N_("English, French, German, Spanish, Italian, Portuguese"),
+    N_(
+        "English, French, German, Spanish, Italian, Portuguese, Dutch, Chinese, Japanese, Korean, Arabic and "
+        "more"
+    ),
     N_("29 languages, English and Chinese first"),
     N_("119 languages, English and Chinese first"),
+    N_("more than 140 languages"),
 )
 
 

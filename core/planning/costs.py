@@ -249,6 +249,8 @@ def pass_s(
     kv_bytes *= _row_tiles(shape, rows, speeds)
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
+    if attended_by_torch(shape, speeds) and not speeds.decodes_kv:  # else the rates are torch's already
+        attention /= TORCH_ATTENTION
     compute = linear + attention + shape.layers * speeds.layer_s
     if host is None:
         return compute

@@ -298,3 +298,31 @@ def test_a_gguf_of_a_known_model_claims_no_longer_context_than_that_model_has(tm
     monkeypatch.setattr(catalogue, "_entries", lambda: (known,))
     found = find(str(file)).shape
     assert (found.native_context, found.longest_context) == (262_144, 262_144)
+
+
+@pytest.mark.parametrize(
+    ("file", "known"),
+    [
+        ("SmolLM3-Q4_K_M", "SmolLM3-3B"),  # by what the catalogue's own file is called
+        ("meta-llama-3.1-8b-instruct-q8_0", "Llama-3.1-8B-Instruct"),
+        ("Gemma-3-4B-it-Q8_0", "Gemma-3-4B-it"),
+        ("Mine-3B-Q4_K_M", None),
+    ],
+)
+def test_a_found_file_is_known_by_the_names_of_its_model_and_of_its_files(tmp_path, monkeypatch, file, known):
+    made = wide("gemma3_text" if known == "Gemma-3-4B-it" else "llama")
+    path = write_gguf(tmp_path / f"{file}.gguf", made, "Q8_0")
+    shape = find(str(path)).shape
+    padded = replace(shape, vocab=shape.vocab + 64)  # of checkpoints alone
+    entries = tuple(replace(one, shape=padded) for one in load_catalogue().values() if not one.file)
+    monkeypatch.setattr(catalogue, "_entries", lambda: entries)
+    reading = load_catalogue()[known].reading if known else {}
+    assert find(str(path)).reading == reading
+    monkeypatch.setattr(catalogue, "_PADDING", 63)
+    assert find(str(path)).reading == {}
+
+
+def test_rows_that_are_no_whole_blocks_are_held_in_smaller_ones():
+    """Gemma 3 1B has rows of 1,152: planned as Q4_K, it would be 138 MB smaller than its file is."""
+    shape = find("gemma-3-1b-it-Q4_K_M").shape
+    assert shape.hidden % 256 and shape.coded_bytes > 1.15 * shape.coded_weights * 18 / 32

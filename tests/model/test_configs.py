@@ -15,6 +15,7 @@ import yaml
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import load_config
+from core.model.families import SLIDING, layer_kinds
 from core.model.rope import Rope
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import CatalogueEntry, load_catalogue
@@ -34,12 +35,14 @@ KEYS = (
     "tie_word_embeddings",
     "max_position_embeddings",
 )
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate")
 MODELS = [one for one in load_catalogue().values() if not one.file and one.folder is None]
 
 
 def config_of(name: str) -> dict:
     facts = FACTS[name]
-    return dict(zip(KEYS, facts["sizes"], strict=True)) | facts["more"] | {"hidden_act": "silu"}
+    activation = {} if "hidden_activation" in facts["more"] else {"hidden_act": "silu"}
+    return dict(zip(KEYS, facts["sizes"], strict=True)) | facts["more"] | activation
 
 
 def stored(folder: Path, config: dict) -> Path:
@@ -56,7 +59,7 @@ def test_every_model_has_its_facts_and_says_where_they_are_from():
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
 def test_shape_and_context_are_those_of_its_configuration(entry: CatalogueEntry):
     shape = ModelShape.from_hf_config(config_of(entry.name), name=entry.name)
-    said = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "family")
+    said = (*SIZES, "vocab", "tied", "family", "windowed", "window")
     assert [getattr(entry.shape, one) for one in said] == [getattr(shape, one) for one in said]
     own = FACTS[entry.name].get("own", shape.native_context)
     assert entry.shape.native_context == own
@@ -68,18 +71,27 @@ def test_its_rotation_is_the_one_of_its_configuration(entry: CatalogueEntry, tmp
     """Frequencies worked out here from the kind's formula, at both ends and where a scaling sets in."""
     config = load_config(stored(tmp_path / entry.name, config_of(entry.name)))
     rope = Rope(config, 64, dtype=torch.float32, device=torch.device("cpu"))
-    cos = rope.at(torch.tensor([1]))[""].cos
-    found = cos[0, 0, : config.head_dim // 2]
     given = config_of(entry.name)
-    theta, scaling = given.get("rope_theta", 10000.0), given.get("rope_scaling")
-    plain = [theta ** -(2 * one / config.head_dim) for one in range(config.head_dim // 2)]
+    parameters = {"rope_theta": given.get("rope_theta", 10000.0), **(given.get("rope_scaling") or {})}
+    parameters |= given.get("rope_parameters", {})
+    local = {"rope_theta": given.get("rope_local_base_freq")}
+    for name, found in rope.at(torch.tensor([1])).items():
+        _check_rotation(config.head_dim, found.cos, local if name == SLIDING else parameters)
+
+
+def _check_rotation(head_dim: int, cos: torch.Tensor, given: dict) -> None:
+    theta, kind = given["rope_theta"], given.get("rope_type", given.get("type"))
+    plain = [theta ** -(2 * one / head_dim) for one in range(head_dim // 2)]
     wanted, scale = plain, 1.0
-    if scaling and scaling.get("rope_type") == "llama3":
-        wanted = [_llama3(one, scaling) for one in plain]
-    elif scaling:
-        wanted, scale = _yarn(plain, theta, config.head_dim, scaling)
-    assert found.tolist() == pytest.approx([math.cos(one) * scale for one in wanted], abs=2e-5)
-    if scaling:
+    if kind == "llama3":
+        wanted = [_llama3(one, given) for one in plain]
+    elif kind == "linear":
+        wanted = [one / given["factor"] for one in plain]
+    elif kind:
+        wanted, scale = _yarn(plain, theta, head_dim, given)
+    found = cos[0, 0, : head_dim // 2].tolist()
+    assert found == pytest.approx([math.cos(one) * scale for one in wanted], abs=2e-5)
+    if kind:
         assert max(abs(one - two) for one, two in zip(plain, wanted, strict=True)) > 1e-4
 
 
@@ -103,7 +115,16 @@ def _yarn(plain: list[float], theta: float, head_dim: int, scaling: dict) -> tup
     first, last = math.floor(at(32)), math.ceil(at(1))
     shares = [1 - min(max((one - first) / (last - first), 0.0), 1.0) for one in range(head_dim // 2)]
     mixed = [one * share + one / factor * (1 - share) for one, share in zip(plain, shares, strict=True)]
-    return mixed, 0.1 * math.log(factor) + 1
+    alike = scaling.get("mscale", 0) == scaling.get("mscale_all_dim")  # then attention keeps its size
+    return mixed, 1.0 if alike else 0.1 * math.log(factor) + 1
+
+
+def test_which_layers_are_of_another_kind():
+    """Every fourth of SmolLM3 is not rotated, every sixth of Gemma 3 has no window."""
+    kinds = {name: layer_kinds(config_of(name), name) for name in FACTS}
+    assert [kind.rotated for kind in kinds["SmolLM3-3B"]] == [True, True, True, False] * 9
+    assert [kind.window for kind in kinds["Gemma-3-1B-it"]] == ([512] * 5 + [0]) * 4 + [512] * 2
+    assert {kind.scaled for kind in kinds["Ministral-3-8B-Instruct-2512"]} == {True}
 
 
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
@@ -124,4 +145,9 @@ def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
     budget = {line.name: line.bytes for line in plan.budget}
     if not entry.embedded:
         assert budget["weights"] == pytest.approx(2 * weights, rel=0.001)
-    assert budget["KV cache"] == pytest.approx(8192 * 2 * layers * kv_heads * head_dim * 2, rel=0.05)
+    shape = entry.shape
+    seen = 8192 * (layers - shape.windowed) * kv_heads * head_dim * 4
+    assert budget["KV cache"] == pytest.approx(seen, rel=0.05)
+    held = shape.windowed * kv_heads * head_dim * 4
+    kept = budget.get("KV cache of the layers with a window", 0)
+    assert held * shape.window <= kept <= held * (2 * shape.window + 1200)

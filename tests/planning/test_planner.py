@@ -221,7 +221,7 @@ def test_llama_2_7b_at_128k_on_a_64_gb_pc_is_refused_before_loading():
     assert "KV cache" in message
     assert "add RAM" in message
     assert "set kv to 8" in message
-    assert "choose Llama-3.1-8B-Instruct" in message
+    assert "choose Ministral-3-8B-Instruct-2512" in message
     assert re.search(r"[Ll]ower context_tokens to \d", message)
 
 

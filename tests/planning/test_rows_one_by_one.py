@@ -14,7 +14,7 @@ from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
-from core.planning.costs import cpu_speeds, pass_s
+from core.planning.costs import TORCH_ATTENTION, cpu_speeds, pass_s
 from core.planning.planner import make_plan
 
 SHAPE = find("Llama-3.2-1B-Instruct").shape  # heads of 64
@@ -49,6 +49,15 @@ def test_rows_by_torch_are_paid_for_one_by_one(hardware: Hardware, shape: ModelS
     """Else speculation would be promised to gain what it cannot."""
     one, eight = times(hardware, shape, dtype)
     assert eight > 4 * one
+
+
+def test_heads_of_a_size_that_no_kernel_knows_are_attended_to_at_torchs_rate():
+    """Gemma 3's of 256: the same bytes and operations as twice as many of 128."""
+    known = replace(SHAPE, heads=16, kv_heads=8, head_dim=128)
+    wide = replace(known, heads=8, kv_heads=4, head_dim=256)
+    one, torchs = times(PC, known, "bfloat16")[0], times(PC, wide, "bfloat16")[0]
+    weights = pass_s(known, "bfloat16", rows=1, kv_tokens=0, speeds=cpu_speeds(PC, 2, "float32"))
+    assert (torchs - weights) / (one - weights) == pytest.approx(1 / TORCH_ATTENTION, rel=1e-4)
 
 
 def test_passes_of_a_prompt_are_not():

@@ -147,6 +147,62 @@ FAMILIES = {
 {%- endfor %}""",
         "mistral-nemo",
     ),
+    # a system message of its own where there is none, and tokens around it
+    "ministral-3": Family(
+        """
+{{- bos_token }}
+{%- set said = 'Help.' %}{% set turns = messages %}
+{%- if messages[0].role == 'system' %}
+{%- set said = messages[0].content %}{% set turns = messages[1:] %}
+{%- endif %}
+{{- '[SYSTEM_PROMPT]' + said + '[/SYSTEM_PROMPT]' }}
+{%- for message in turns %}
+{%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+{{- raise_exception('roles must take turns') }}
+{%- endif %}
+{{- '[INST]' + message.content + '[/INST]' if message.role == 'user' else message.content + eos_token }}
+{%- endfor %}""",
+        "ministral-3",
+    ),
+    # a date and whether it thinks before the system text, and an empty thought before every answer
+    "smollm3": Family(
+        """
+{{- '<|im_start|>system\\nToday: ' ~ strftime_now('%d %B %Y') ~ '\\n' }}
+{{- '/no_think\\n\\n' if enable_thinking is defined and not enable_thinking else '/think\\n\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content.rstrip() + '\\n\\n' }}{% endif %}
+{{- '<|im_end|>\\n' }}
+{%- set thought = '<think>\\n\\n</think>\\n' if not enable_thinking else '' %}
+{%- for message in messages %}
+{%- if message.role == 'user' %}
+{{- '<|im_start|>user\\n' + message.content + '<|im_end|>\\n' }}
+{%- elif message.role == 'assistant' %}
+{% generation %}
+{{- '<|im_start|>assistant\\n' + thought + message.content + '<|im_end|>\\n' }}
+{%- endgeneration %}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' + thought }}{% endif %}""",
+        "smollm3",
+        adds="Today: 26 Jul 2024\n/no_think\n\n",
+    ),
+    # an answer is the "model"'s
+    "gemma3": Family(
+        """
+{{- bos_token }}
+{%- set first = '' %}{% set turns = messages %}
+{%- if messages[0].role == 'system' %}
+{%- set first = messages[0].content + '\\n\\n' %}{% set turns = messages[1:] %}
+{%- endif %}
+{%- for message in turns %}
+{%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+{{- raise_exception('roles must take turns') }}
+{%- endif %}
+{{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\\n' }}
+{{- (first if loop.first else '') + message.content | trim + '<end_of_turn>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<start_of_turn>model\\n' }}{% endif %}""",
+        "gemma3",
+    ),
 }
 
 

@@ -65,7 +65,15 @@ _YARN = {
     "attention.temperature_scale": ("llama_4_scaling_beta",),
 }
 # control tokens that end an answer, whatever else the file calls its end
-_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
+_ENDS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<eos>",
+)
 
 
 def parts_of_layer(family: str) -> dict[str, str]:

@@ -16,6 +16,8 @@ from core.model.shapes import ModelShape
 _BLOCKS = {name: (weights, nbytes) for name, weights, nbytes in KINDS.values()}
 # format: (kind of most matrices, kind of those that are given more bits)
 _MIXES = {"Q4_K_M": ("Q4_K", "Q6_K"), "Q8_0": ("Q8_0", "Q8_0"), "Q4_0": ("Q4_0", "Q4_0")}
+# of a matrix whose rows are not whole blocks
+_NARROWER = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
 GROUP = 32  # weights that share a scale
 # what a checkpoint of 16 bits is rounded to, by the bits that were asked for
 ROUNDED = {8: "Q8_0", 4: "Q4_0"}
@@ -55,15 +57,23 @@ def matrix_bytes(shape: ModelShape, mix: str) -> int:
 def _weights(shape: ModelShape, mix: str) -> Counter[str]:
     """How many weights of each kind there are in the matrices."""
     usual, more = _MIXES[mix]
+    hidden, inner = shape.hidden, shape.intermediate
     q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    found: Counter[str] = Counter({more: shape.vocab * shape.hidden})
+    found: Counter[str] = Counter({_held(more, hidden): shape.vocab * hidden})
     if not shape.tied:
-        found[usual] += shape.vocab * shape.hidden
+        found[_held(usual, hidden)] += shape.vocab * hidden
     for layer in range(shape.layers):
         finer = more if _is_finer(layer, shape.layers) else usual
-        found[usual] += shape.hidden * (2 * q + kv) + 2 * shape.hidden * shape.intermediate
-        found[finer] += shape.hidden * (kv + shape.intermediate)
+        found[_held(usual, hidden)] += hidden * (q + kv + 2 * inner)
+        found[_held(usual, q)] += hidden * q
+        found[_held(finer, hidden)] += hidden * kv
+        found[_held(finer, inner)] += hidden * inner
     return found
+
+
+def _held(kind: str, columns: int) -> str:
+    """The kind of a matrix with rows of so many weights."""
+    return kind if columns % _BLOCKS[kind][0] == 0 else _NARROWER[kind]
 
 
 def _is_finer(layer: int, layers: int) -> bool:

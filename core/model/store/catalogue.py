@@ -32,6 +32,7 @@ from core.text.words import translated as _
 
 DATA = Path(__file__).with_name("catalogue.yaml")
 EMBEDDED = "SmolLM2-135M-Instruct"
+_PADDING = 64  # rows of a vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +213,8 @@ def from_gguf(file: Path) -> CatalogueEntry:
         coded_weights=coded_weights,
         coded_bytes=coded_bytes,
     )
-    stem = name.lower()
     for known in (entry for entry in _entries() if entry.weights != "gguf"):
-        # a file may hold twice what a checkpoint holds once
-        same = _sizes(replace(shape, tied=known.shape.tied)) == _sizes(known.shape)
-        if stem.startswith(known.name.lower()) and same:
+        if name.lower().startswith(_file_names(known)) and _same_but_for_the_form(shape, known.shape):
             # some say a million tokens, which need another attention than is computed with here
             shape = shape.capped(known.shape.longest_context)
             of_file = {"name": name, "folder": file, "shape": shape, "weights": "gguf"}
@@ -255,6 +253,20 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
     return draft
 
 
+def _file_names(entry: CatalogueEntry) -> tuple[str, ...]:
+    """What files of the model are called, up to their format, in small letters."""
+    files = (name for name, values in _data()["files"].items() if values["of"] == entry.name)
+    return entry.name.lower(), *(name.lower().rpartition("-")[0] for name in files)
+
+
+def _same_but_for_the_form(file: ModelShape, checkpoint: ModelShape) -> bool:
+    """A file may hold twice what a checkpoint holds once, and leave out rows that no token has."""
+    if abs(file.vocab - checkpoint.vocab) > _PADDING:
+        return False
+    alike = replace(file, tied=checkpoint.tied, vocab=checkpoint.vocab)
+    return _sizes(alike) == _sizes(checkpoint)
+
+
 def _sizes(shape: ModelShape) -> ModelShape:
     """A shape without what config.json does not tell."""
     plain = replace(shape.decoded(), format="", code_bits=16)
@@ -287,14 +299,13 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
 def _file_entry(name: str, values: Mapping[str, Any], models: Mapping[str, CatalogueEntry]) -> CatalogueEntry:
     """The model `of` as one GGUF of the hub. It has no draft model: drafts come from n-gram lookup."""
     base = models[values["of"]]
+    own = {key: values[key] for key in ("tied", "vocab") if key in values}
     return replace(
         base,
         name=name,
         repo=values["repo"],
         revision=values.get("revision", "main"),
-        shape=in_format(
-            replace(base.shape, tied=values.get("tied", base.shape.tied)), name, values["format"]
-        ),
+        shape=in_format(replace(base.shape, **own), name, values["format"]),
         gated=False,
         draft=None,
         weights="gguf",
