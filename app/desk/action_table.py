@@ -17,10 +17,10 @@ from app.desk.engine_settings import EngineSettings
 from app.desk.exports import ConversationImport
 from app.desk.import_queue import ImportQueue
 from app.desk.models import ModelChoice
+from app.desk.names import BookNames
 from app.desk.questions import Questions
 from app.desk.reader import Reader
 from app.desk.search import ShelfSearch
-from app.desk.shelf import Shelf
 from app.desk.store import Store
 from app.desk.trash import Trash
 from app.models.catalogue import Models
@@ -34,11 +34,11 @@ def of_books(
     reader: Reader,
     imports: ImportQueue,
     *,
-    shelf: Shelf,
     search: ShelfSearch,
     trash: Trash,
     chapters: Chapters,
     questions: Questions,
+    names: BookNames,
 ) -> dict[str, Action]:
     """What is done with books, the open one and those on the shelf."""
     name = text_field("name", NAME_CHARS, default="book")
@@ -51,7 +51,6 @@ def of_books(
         "cancel-opening": action(imports.cancel),
         "read-pictures": action(imports.read_pictures),
         "install-ocr": action(imports.install_ocr),
-        "read-otherwise": action(shelf.read_otherwise),
         "book": action(books.select, book_id=text_field("id")),
         "search": action(search.look_for, words=text_field("text")),
         "said": action(books.open_conversation, conversation_id=text_field("id"), book_id=text_field("book")),
@@ -73,6 +72,12 @@ def of_books(
         "stand": action(reader.stand, offset=number_field("value")),
         "find": action(reader.look_for, words=text_field("text"), exact=flag("exact")),
         "unfold": action(reader.unfold, chapter=number_field("value")),
+        "names": action(names.fold),
+        "names-up-to": action(names.up_to, end=text_field("value")),
+        "names-kind": action(names.show, kind=text_field("id")),
+        "names-every": action(names.every),
+        "name": action(names.choose, name=text_field("id", NAME_CHARS)),
+        "unfold-name": action(names.unfold, chapter=number_field("value")),
         "mark": action(reader.mark, paragraph=number_field("offset"), words=text_field("text")),
         "note": action(reader.note, offset=number_field("offset"), note=text_field("text")),
         "unmark": action(reader.unmark, offset=number_field("offset")),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from app.desk.names import BookNames
 from app.desk.reader import Reader
 from app.desk.state import AppState
 from app.desk.store import Store
@@ -17,8 +19,11 @@ from core.text.words import translated as _
 class OpenBooks:
     """Opens books of the library and conversations of the history, one at a time."""
 
-    def __init__(self, store: Store, library: Library, history: History, reader: Reader) -> None:
-        self._store, self._library, self._history, self._reader = store, library, history, reader
+    def __init__(
+        self, store: Store, library: Library, history: History, *, reader: Reader, names: BookNames
+    ) -> None:
+        self._store, self._library, self._history = store, library, history
+        self._reader, self._names = reader, names
 
     @property
     def current(self) -> Document | None:
@@ -109,7 +114,7 @@ class OpenBooks:
         talk, spoiler_limit = self._store.state.conversation_id, _limit(book, chapter or None)
         if talk:
             self._history.limit(talk, spoiler_limit)
-        self._store.update(spoiler_limit=spoiler_limit, **self._reader.limited(spoiler_limit))
+        self._store.update(spoiler_limit=spoiler_limit, **self._limited(spoiler_limit))
 
     def choose_chapters(self, first: int | None = None, last: int | None = None) -> None:
         """Which chapters a summary is to be about; 0: from the beginning, to the end; None: as it is."""
@@ -130,8 +135,12 @@ class OpenBooks:
             lambda now: replace(now, answer=now.answer_beside(conversation_id), notice=now.undo_offer),
             conversation_id=conversation_id,
             spoiler_limit=spoiler_limit,
-            **self._reader.limited(spoiler_limit),
+            **self._limited(spoiler_limit),
         )
+
+    def _limited(self, spoiler_limit: int | None) -> dict[str, Any]:
+        """The fields of the state that keep inside of a new limit."""
+        return {**self._reader.limited(spoiler_limit), **self._names.limited(spoiler_limit)}
 
 
 def _limit(book: Document, spoiler_limit: int | None) -> int | None:
@@ -145,6 +154,7 @@ def _cleared(state: AppState, conversation_id: str) -> AppState:
         state,
         notice=state.undo_offer,
         answer=state.answer_beside(conversation_id),
+        overflow=None if state.shown_overflow else state.overflow,
         chapters=(0, 0),
         selected_chapters=(),
     )

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.desk.store import Store
-from app.desk.values import BookSearch, ShownPassage
+from app.desk.values import BookSearch, NamesPanel, ShownPassage
 from app.store.library import Library
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
 from app.store.turns import StoredTurn
@@ -39,13 +39,14 @@ class Reader:
 
     def opened(self, whole: Document | None, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that show a book where it was left, at first at its first chapter."""
+        nothing = {"book_search": BookSearch(), "names": NamesPanel()}
         if whole is None:
-            return {"passage": ShownPassage(), "notebook": Notebook(), "book_search": BookSearch()}
+            return {"passage": ShownPassage(), "notebook": Notebook(), **nothing}
         notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
         first = whole.chapters[0].start if whole.chapters else 0
         passage = ShownPassage(first if notebook.position is None else notebook.position)
         passage = _inside(as_known(whole, spoiler_limit), passage)
-        return {"passage": passage, "notebook": notebook, "book_search": BookSearch()}
+        return {"passage": passage, "notebook": notebook, **nothing}
 
     def show(self, offset: int, length: int = 0) -> None:
         """Goes to a place, and marks `length` characters there."""
@@ -128,6 +129,11 @@ class Reader:
         """How questions have this book read from now on. Raises UserError where there is no such way."""
         if book := self._known():
             self._write(book, replace(self._store.state.notebook, reading_mode=checked("reading_mode", mode)))
+
+    def names_shown(self, end: int) -> None:
+        """The person has seen who and what occurs up to `end`."""
+        if book := self._known():
+            self._write(book, replace(self._store.state.notebook, names_end=end))
 
     def noted(self) -> list[tuple[str, str, str]]:
         """The bookmarks that may be shown, for an export: (words, place, note)."""

@@ -13,6 +13,7 @@ from app.desk.values import (
     DiskShortage,
     FolderMove,
     ImportedFile,
+    NamesPanel,
     Notice,
     ReadingsUsage,
     ShownPassage,
@@ -35,6 +36,7 @@ class AppState:
     passage: ShownPassage = ShownPassage()
     notebook: Notebook = Notebook()
     book_search: BookSearch = BookSearch()
+    names: NamesPanel = NamesPanel()
     # what a summary is to be about: the first and the last chapter, 0: that of the book; or these alone
     chapters: tuple[int, int] = (0, 0)
     selected_chapters: tuple[int, ...] = ()

@@ -9,19 +9,19 @@ from typing import Any
 from app.store.relocation import Relocation
 from app.store.turns import StoredTurn, wording
 from core.documents.finding import Places
+from core.evidence.occurrences import Occurrence
 from core.request import Request
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A button of a message that does what helps: the action `act`, with `id` and `book`, or what it `opens`,
-    the drawer of that name.
+    """A button of a message that does what helps: the action `act`, with `id`, or what it `opens`, the
+    drawer of that name.
     """
 
     words: str
     act: str = ""
     id: str = ""
-    book: str = ""
     opens: str = ""
 
 
@@ -82,6 +82,22 @@ class BookSearch:
     wanted: str = ""
     exact: bool = False
     found: Places = Places()
+    unfolded: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NamesPanel:
+    """Who and what occurs in the open book before `end`. `found`: None while the text is looked through;
+    `kind`: what is listed, `every`: those that are named once, too; `chosen`: by name, whose mentions are
+    shown; `unfolded`: where the chapter begins of which all are.
+    """
+
+    open: bool = False
+    end: int = 0
+    found: tuple[Occurrence, ...] | None = ()
+    kind: str = "person"
+    every: bool = False
+    chosen: str = ""
     unfolded: int = -1
 
 

@@ -31,7 +31,8 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet.
+    """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet. `names_end`:
+    up to where its people, places and terms were shown last; None: they were not.
     `reading_mode`: how questions have it read (core.config.READING_MODES); "": as the settings say.
     """
 
@@ -39,6 +40,7 @@ class Notebook:
     bookmarks: tuple[Bookmark, ...] = ()
     instructions: str = ""
     reading_mode: str = ""
+    names_end: int | None = None
 
     def with_bookmark(self, new: Bookmark) -> Notebook:
         """In place of the one at its offset, in the order of the book."""
@@ -56,22 +58,26 @@ class Notebook:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` takes."""
-        return asdict(self)
+        values = asdict(self)
+        if self.names_end is None:
+            del values["names_end"]
+        return values
 
     @classmethod
     def from_json(cls, data: Any) -> Notebook:
         """The inverse of `to_json`. Raises TypeError, KeyError or ValueError for anything else."""
         marks = [_checked(Bookmark(**one)) for one in data["bookmarks"]]
-        position = data["position"]
-        if position is not None and (not isinstance(position, int) or position < 0):
-            raise ValueError(f"a position of {position!r}")
+        position, names_end = data["position"], data.get("names_end")
+        for one in (position, names_end):
+            if one is not None and (not isinstance(one, int) or one < 0):
+                raise ValueError(f"a position of {one!r}")
         instructions = data.get("instructions", "")  # notebooks of earlier versions have none
         if not isinstance(instructions, str):
             raise ValueError("instructions that are no text")
         mode = data.get("reading_mode", "")
         if mode not in ("", *READING_MODES):
             raise ValueError(f"a reading mode of {mode!r}")
-        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS], mode)
+        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS], mode, names_end)
 
 
 def _settled(marks: Iterable[Bookmark], text: str) -> Iterable[Bookmark]:

@@ -145,6 +145,7 @@ def _right() -> None:
     with gr.Column(elem_id="pane-reader", min_width=0):
         _fixed("reader-tools")
         _region("tree")
+        _region("names")
         _region("found")
         _region("marks")
         _region("told")

@@ -75,14 +75,24 @@ def found_html(book: Document | None, search: BookSearch) -> str:
     """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for."""
     if book is None or not search.wanted:
         return ""
-    places: dict[Section, list[tuple[int, int]]] = {}
-    for start, end in search.found.places:
-        places.setdefault(book.section_at(start), []).append((start, end))
-    chapters = []
-    for section, found in places.items():
-        shown = found if section.start == search.unfolded else found[:SHOWN_HITS]
-        chapters.append((section, len(found), [_hit(book, start, end) for start, end in shown]))
+    chapters = places_in_chapters(book, search.found.places, search.unfolded)
     return render("found.html", wanted=search.wanted, count=search.found.count, chapters=chapters)
+
+
+def places_in_chapters(
+    book: Document, places: Sequence[tuple[int, int]], unfolded: int
+) -> list[tuple[Section, int, list[Hit]]]:
+    """Places of a book as (chapter, how many are in it, those that are shown); all of the chapter that begins
+    at `unfolded`.
+    """
+    inside: dict[Section, list[tuple[int, int]]] = {}
+    for start, end in places:
+        inside.setdefault(book.section_at(start), []).append((start, end))
+    chapters = []
+    for section, found in inside.items():
+        shown = found if section.start == unfolded else found[:SHOWN_HITS]
+        chapters.append((section, len(found), [_hit(book, start, end) for start, end in shown]))
+    return chapters
 
 
 def marks_html(book: Document | None, bookmarks: Sequence[Bookmark]) -> str:

@@ -26,6 +26,7 @@ from app.web.answers import AnswerViews
 from app.web.chapters import told_html, tree_html
 from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
+from app.web.names import names_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
@@ -179,6 +180,7 @@ REGIONS: Mapping[str, Region] = {
     "reader": lambda known, passage: reader_html(known, passage),
     "tree": _tree,
     "told": lambda known, passage, summaries: told_html(known, passage, summaries),
+    "names": lambda known, names, spoiler_limit: names_html(known, names, limited=spoiler_limit is not None),
     "found": lambda known, book_search: found_html(known, book_search),
     "marks": lambda known, bookmarks: marks_html(known, bookmarks),
     "spoken": regions.spoken_status,

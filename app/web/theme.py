@@ -21,6 +21,7 @@ CSS = [
         "panel",
         "shelf",
         "reader",
+        "names",
         "narrow",
         "aloud",
     )

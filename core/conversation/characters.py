@@ -54,6 +54,6 @@ def introductions(book: Document, parts: Sequence[ReadingPart]) -> list[Introduc
 
 
 def _introduction(book: Document, person: Person) -> Introduction:
-    start, end = introduction(book.text, person)
+    start, end = introduction(book.text, person.mentions)
     line = SummaryLine(" ".join(book.text[start:end].split()), start, end, own=True)
     return Introduction(line, frozenset(form.split()[-1] for form in person.forms))

@@ -116,4 +116,4 @@ def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) ->
         "{name} is named {times} times, in {inside} of {count} chapters.",
         len(chapters),
     ).format(name=person.name, times=len(person.mentions), inside=inside, count=len(chapters))
-    return Piece(words, ""), Piece(" ", ""), *quotation(book, introduction(book.text, person))
+    return Piece(words, ""), Piece(" ", ""), *quotation(book, introduction(book.text, person.mentions))

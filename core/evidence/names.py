@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from core.text.ranking import terms
 
 
-def _set(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MEN = _set(
+MEN = word_set(
     """
     mr sir lord master monsieur king prince uncle squire count baron duke don father brother rev reverend
     """
 )
-WOMEN = _set(
+WOMEN = word_set(
     """
     mrs miss ms lady madam madame mademoiselle mistress queen princess aunt countess duchess dame sister
     mother
@@ -35,16 +35,16 @@ WOMEN = _set(
 )
 TITLES = MEN.union(
     WOMEN,
-    _set(
+    word_set(
         """
         dr doctor professor captain capt colonel col major general cousin judge inspector sergeant lieutenant
         cardinal bishop monsignor mayor senator admiral commander corporal
         """
     ),
 )
-_SHORTENED = _set("Mr Mrs Ms Dr Rev Capt Col St")
-_FOND = _set("poor dear old young little honest good beloved brave late")
-_SPEAKS = _set(
+_SHORTENED = word_set("Mr Mrs Ms Dr Rev Capt Col St")
+_FOND = word_set("poor dear old young little honest good beloved brave late")
+SPEAKS = word_set(
     """
     said says say asked asks cried cries replied answered exclaimed whispered murmured muttered shouted
     returned observed remarked added continued began repeated demanded inquired enquired laughed called
@@ -52,17 +52,19 @@ _SPEAKS = _set(
     explained nodded smiled sobbed wept knew felt
     """
 )
-_ACTS = _set(
+_ACTS = word_set(
     """
     had has was is would could did does should might must will came went took looked turned stood sat made
     gave saw found ran got put held kept rose fell heard left seemed wanted never
     """
 )
-_WHO = _set("who whose whom himself herself")
-_IN = _set("in at on near into across through throughout around over via upon within inside outside towards")
-_WITH = _set("to from of")
-_ARTICLES = _set("the a an this that these those every each all no some many any")
-_PLACES = _set(
+_WHO = word_set("who whose whom himself herself")
+PLACE_PREPOSITIONS = word_set(
+    "in at on near into across through throughout around over via upon within inside outside towards"
+)
+_WITH = word_set("to from of")
+ARTICLES = word_set("the a an this that these those every each all no some many any")
+PLACE_NOUNS = word_set(
     """
     st street road lane square house hall park river lake mount mountain hill island islands bay church castle
     city county town village bridge court place hotel inn college university station palace abbey valley
@@ -70,16 +72,21 @@ _PLACES = _set(
     creek grange heights
     """
 )
-_NO_PERSON = _set(
+LANDS = word_set(
+    """
+    europe asia africa america england france germany italy spain russia india china scotland ireland wales
+    greece egypt rome london paris york vienna berlin boston chicago
+    """
+)
+NO_NAMES = word_set(
     """
     january february march april may june july august september october november december monday tuesday
     wednesday thursday friday saturday sunday christmas easter heaven providence chapter volume book part oh
-    ah yes europe asia africa america england france germany italy spain russia india china scotland ireland
-    wales greece egypt rome london paris york vienna berlin boston chicago latin greek bible god lord majesty
-    highness ha aha nay yea aye alas hush faith gramercy hello
+    ah yes latin greek bible god lord majesty highness ha aha nay yea aye alas hush faith gramercy hello
     """
 )
-_PEOPLES = re.compile(r"(?:ish|ese|ians|icans|eans|m[ae]n|ists?|ench|utch)$")
+DAYS = word_set("mondays tuesdays wednesdays thursdays fridays saturdays sundays")
+PEOPLES = re.compile(r"(?:ish|ese|ians|icans|eans|m[ae]n|ists?|ench|utch)$")
 _WORD = re.compile(r"[^\W\d_]+(?:[-'’](?=[A-ZÀ-Þ])[^\W\d_]+)*")
 _OPENS = re.compile(r"[.!?:;“”\"‘(\[_*]|``|''|--|—|\n\s*\n")
 _CALLED = re.compile(r"(?:[,“\"‘]|``)\s*$")
@@ -135,6 +142,11 @@ class _Text:
         word = self.words[at][2]
         return self.small[word.lower()] > _SMALL * self.large[word]
 
+    def is_opening(self, run: _Run) -> bool:
+        """Whether it is one word with a capital that may be its sentence's alone."""
+        (word, *more) = run.mention.words
+        return run.opens and not more and self.small[word.lower()] > 0
+
     def between(self, at: int) -> str:
         """What stands between a word and the next; nothing counts as adjacent to the text's borders."""
         if not 0 <= at < len(self.words) - 1:
@@ -161,10 +173,21 @@ class _Text:
 
 def names(text: str) -> tuple[Mention, ...]:
     """Every mention of a person by name, in order."""
+    return names_and_others(text)[0]
+
+
+def names_and_others(text: str) -> tuple[tuple[Mention, ...], tuple[Mention, ...]]:
+    """Every mention of a person by name, and what else the text writes with capitals, both in order."""
     read = _Text(text)
     runs = [run for first, last in read.runs() if (run := _run(read, first, last))]
     judged = _Judged(read, runs)
-    return tuple(run.mention for run in runs if judged.is_person(run.mention))
+    persons, others = [], []
+    for run in runs:
+        if judged.is_person(run.mention):
+            persons.append(run.mention)
+        elif not read.is_opening(run):
+            others.append(run.mention)
+    return tuple(persons), tuple(others)
 
 
 class _Judged:
@@ -211,7 +234,7 @@ class _Judged:
 
 
 def _many_or_place(word: str) -> bool:
-    return word.endswith(("s", "men")) or word.lower() in _PLACES
+    return word.endswith(("s", "men")) or word.lower() in PLACE_NOUNS
 
 
 def _run(read: _Text, first: int, last: int) -> _Run | None:
@@ -237,9 +260,9 @@ def _run(read: _Text, first: int, last: int) -> _Run | None:
 
 def _speaks(read: _Text, first: int, last: int) -> bool:
     """Whether a verb of speaking stands beside it."""
-    behind = read.between(last) in _ADJACENT and read.word(last + 1) in _SPEAKS
+    behind = read.between(last) in _ADJACENT and read.word(last + 1) in SPEAKS
     start = first - (read.word(first - 1) == "the")
-    return behind or read.word(start - 1) in _SPEAKS and not re.search(r"[.!?]", read.between(start - 1))
+    return behind or read.word(start - 1) in SPEAKS and not re.search(r"[.!?]", read.between(start - 1))
 
 
 def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> float:
@@ -251,17 +274,17 @@ def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> fl
     fond = read.word(first - 1) in _FOND
     return (
         3.0 * bool(title)
-        + 0.7 * (behind in _ACTS or behind.endswith("ed") and behind not in _SPEAKS)
+        + 0.7 * (behind in _ACTS or behind.endswith("ed") and behind not in SPEAKS)
         + 1.0 * (read.word(last + 1) in _WHO)
         + 0.4 * bool(_OWNS.match(read.text, end))
         + 0.5 * bool(called)
         + 1.0 * fond
-        - 1.5 * (before in _IN)
+        - 1.5 * (before in PLACE_PREPOSITIONS)
         - 0.3 * (before in _WITH)
-        - 2.0 * (before in _ARTICLES and not title)
-        - 4.0 * bool(not title and {lead, tail} & _PLACES)
-        - 2.0 * bool(not title and _PEOPLES.search(tail))
-        - 5.0 * bool({lead, tail} & _NO_PERSON)
+        - 2.0 * (before in ARTICLES and not title)
+        - 4.0 * bool(not title and {lead, tail} & PLACE_NOUNS)
+        - 2.0 * bool(not title and PEOPLES.search(tail))
+        - 5.0 * bool({lead, tail} & (NO_NAMES | LANDS))
     )
 
 

@@ -1,9 +1,9 @@
 """Who occurs in a text: every person with the forms of the name, all mentions, and a sentence that introduces
 whoever it is. No model, no torch.
 
-Forms are one person's where a longer one holds a shorter one and no title tells them apart: "Mr.
-Holmes", "Holmes"
-and "Sherlock Holmes". What several persons share ("Harker") is counted for the one that the text names most.
+Forms are one person's where a longer one holds a shorter one and no title tells them apart: "Mr. Holmes",
+"Holmes" and "Sherlock Holmes". What several persons share ("Harker") is counted for the one that the text
+names most.
 A person stands on mentions alone, so what is known of the first half of a text stands on that half.
 """
 
@@ -60,8 +60,13 @@ class _Known:
 
 def people(text: str) -> tuple[Person, ...]:
     """The persons of an English text, those it names most first."""
+    return joined_people(names(text))
+
+
+def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
+    """The persons of these mentions, which stand in order; those named most first."""
     forms: dict[tuple[bool, tuple[str, ...], str], list[Mention]] = {}
-    for one in names(text):
+    for one in mentions:
         forms.setdefault((one.role, one.words, one.title), []).append(one)
     known: list[_Known] = []
     # names before roles, the longest first, of equally long ones those with a title
@@ -76,14 +81,14 @@ def people(text: str) -> tuple[Person, ...]:
     return tuple(_person(one) for one in ranked)
 
 
-def introduction(text: str, person: Person) -> tuple[int, int]:
-    """The sentence that says who somebody is, (start, end): of the first ones with the name the one that
-    tells most, else the first.
+def introduction(text: str, mentions: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The sentence that says who somebody is, or what a place is, (start, end): of the first ones with the
+    name the one that tells most, else the first.
     """
-    first = person.mentions[:_FIRST]
+    first = mentions[:_FIRST]
     return max(
         (_sentence(text, *mention) for mention in first),
-        key=lambda span: (_introduces(text, span, person, first), -span[0]),
+        key=lambda span: (_introduces(text, span, first), -span[0]),
     )
 
 
@@ -145,9 +150,7 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
     return next((left, right) for left, right in found if right >= end)
 
 
-def _introduces(
-    text: str, span: tuple[int, int], person: Person, mentions: Sequence[tuple[int, int]]
-) -> float:
+def _introduces(text: str, span: tuple[int, int], mentions: Sequence[tuple[int, int]]) -> float:
     """How much a sentence says of who somebody is."""
     start, end = span
     inside = [one for one in mentions if start <= one[0] < end]

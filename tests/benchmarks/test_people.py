@@ -9,9 +9,11 @@ from benchmarks.quality.people import (
     ASKED,
     asked_table,
     judged,
+    judged_places,
     main,
     marked_mentions,
     people_table,
+    places_table,
     questions,
 )
 
@@ -42,6 +44,19 @@ def test_mentions_are_counted_where_they_overlap(tmp_path: Path):
     counts = judged([path])
     assert counts["names"] == 3 and counts["names_found"] == counts["found_names"] == counts["found"] == 3
     assert people_table({"all": counts}).rows[0][3:] == ("1.000", "1.000", "1.000")
+
+
+def test_places_are_counted_apart_from_people(tmp_path: Path):
+    path = tmp_path / "a.ann"
+    path.with_suffix(".txt").write_text(
+        "Mr. Ansell lived in Saltby . Hannah came to Saltby from Holm .", "utf-8"
+    )
+    path.write_text(
+        "T1\tPROP_PER 0 10\tMr. Ansell\nT2\tPROP_GPE 20 26\tSaltby\nT3\tPROP_GPE 44 50\tSaltby\n", "utf-8"
+    )
+    counts = judged_places([path])
+    assert counts["names"] == counts["names_found"] == 2
+    assert places_table({"all": counts}).rows[0][1:3] == (1, 2)
 
 
 def test_questions_that_are_taken_are_named(tmp_path: Path, monkeypatch, capsys):

@@ -38,11 +38,11 @@ def test_forms_of_a_name_are_one_persons_where_no_title_tells_them_apart():
 
 def test_every_mention_stands_in_the_text_and_the_sentence_that_introduces_has_one():
     for person in people(TALE):
-        start, end = introduction(TALE, person)
+        start, end = introduction(TALE, person.mentions)
         inside = [(left, right) for left, right in person.mentions if start <= left and right <= end]
         assert inside and all(TALE[left:right].split()[-1] in person.name for left, right in person.mentions)
     ansell = next(one for one in people(TALE) if one.name == "Mr. Ansell")
-    start, end = introduction(TALE, ansell)
+    start, end = introduction(TALE, ansell.mentions)
     assert TALE[start:end] == "“Good day,” said Mr. Ansell, who was an engineer."
 
 

@@ -16,6 +16,7 @@ from app.desk.values import (
     DiskShortage,
     FolderMove,
     ImportedFile,
+    NamesPanel,
     Notice,
     ReadingsUsage,
     Remedy,
@@ -38,6 +39,7 @@ from app.web.chapters import told_html, tree_html
 from app.web.citations import CitedAnswer, CitedPlace
 from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
+from app.web.names import names_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
@@ -46,6 +48,7 @@ from core.config import Settings
 from core.documents.document import Document, Section
 from core.documents.finding import Finder
 from core.events import Loading, Piece, Prefill, ReadingStep, Stats
+from core.evidence.occurrences import Occurrence
 from core.model.store import discovery
 from core.request import Request
 
@@ -71,6 +74,8 @@ CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
 ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 
 
+NAMED = Occurrence("person", BAD, (BAD, "x"), ((0, 9), (30, 39)))
+NAMES = NamesPanel(open=True, end=59, found=(NAMED,), chosen=BAD)
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 
 
@@ -205,6 +210,7 @@ def every_region() -> list[str]:
         tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(), told=(1,)),
         told_html(BOOK, ShownPassage(), {1: BAD}),
         marks_html(BOOK, (MARK,)),
+        names_html(BOOK, NAMES, limited=False),
     ]
 
 

@@ -1,0 +1,102 @@
+"""People, places and terms in a browser: folded until wanted, up to here, from each mention into the book."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.accessibility import problems
+from tests.support.browsing import FOCUSED, tab_to
+from tests.support.fake_runtime import FakeRuntime
+from tests.support.page_looks import SIZES, at_sizes, in_both_schemes, picture
+
+pytestmark = pytest.mark.e2e
+BADLY_PLACED = """() => {
+  const pane = document.querySelector('#names'), text = document.querySelector('.reader-text');
+  const [box, below] = [pane.getBoundingClientRect(), text.getBoundingClientRect()];
+  return [
+    pane.scrollWidth > pane.clientWidth && 'wider than its pane',
+    box.bottom > below.top && 'over the text',
+    below.height < 60 && 'no room for the text',
+  ].filter(Boolean);
+}"""
+CHOSEN = '.name-row[data-id="Peg Marsh"]'
+
+
+@pytest.fixture
+def reading(serve, open_page, drop, sample):
+    """The sample book, open in its pane at its third chapter."""
+    page = open_page(serve(FakeRuntime(pace=0.005)))
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text h3")
+    serve.desk.reader.turn(1)
+    serve.desk.reader.turn(1)
+    return page
+
+
+def test_a_name_unfolds_with_its_mentions_and_leads_to_the_place(reading, serve):
+    assert reading.locator(".name-row").count() == 0, "folded until wanted"
+    reading.click("[data-act=names]")
+    reading.wait_for_selector(CHOSEN)
+    before = reading.locator(".name-row").all_inner_texts()
+    end = serve.desk.state.names.end
+    reading.click(CHOSEN)
+    reading.wait_for_selector(".name-card blockquote")
+    reading.click(".name-mentions summary")
+    mention = reading.locator(".name-mentions li button").first
+    wanted = mention.get_attribute("data-offset")
+    mention.click()
+    reading.wait_for_selector(f".reader-text[data-place^='{wanted}:'] #passage")
+    assert reading.inner_text("#passage") in ("Peg Marsh", "Peg", "Marsh")
+    assert serve.desk.state.names.end == end, "what is looked up folds nothing away"
+    serve.desk.reader.show(serve.desk.books.current.sections[-1].start)
+    reading.click("[data-act=names-up-to][data-value=here]")
+    reading.wait_for_function(
+        "(count) => document.querySelectorAll('.name-row').length > count", arg=len(before)
+    )
+
+
+def test_names_of_the_whole_book_are_shown_only_to_whoever_says_yes(reading, serve):
+    reading.click("[data-act=names]")
+    reading.wait_for_selector(".name-row")
+    end = serve.desk.state.names.end
+    reading.once("dialog", lambda dialog: dialog.dismiss())
+    reading.click("[data-act=names-up-to][data-value=all]")
+    assert serve.desk.state.names.end == end
+    reading.once("dialog", lambda dialog: dialog.accept())
+    reading.click("[data-act=names-up-to][data-value=all]")
+    reading.wait_for_selector("[data-act=names-up-to][data-value=all]", state="detached")
+    assert serve.desk.state.names.end > end
+
+
+def test_the_keyboard_alone_unfolds_chooses_and_stays_where_it_is(reading):
+    reading.focus("[data-find]")
+    tab_to(reading, "[data-act=names]")
+    reading.keyboard.press("Enter")
+    reading.wait_for_selector(".name-row")
+    assert reading.evaluate(FOCUSED % "[data-act=names]"), "drawn anew it keeps the focus"
+    tab_to(reading, CHOSEN)
+    reading.keyboard.press("Enter")
+    reading.wait_for_selector(".name-card")
+    assert reading.evaluate(FOCUSED % CHOSEN)
+    tab_to(reading, "[data-act=names-kind][data-id=place]")
+    reading.keyboard.press("Space")
+    reading.wait_for_selector("[data-id=place][aria-pressed=true]")
+
+
+def test_it_holds_to_accessibility_rules_in_both_colours_and_at_every_size(reading):
+    reading.click("[data-act=names]")
+    reading.click(CHOSEN)
+    reading.wait_for_selector(".name-card")
+    wrong = []
+    for scheme in in_both_schemes(reading):
+        wrong += [f"{scheme}: {line}" for line in problems(reading)]
+        picture(reading, f"names-{scheme}")
+    for size in at_sizes(reading, SIZES):
+        if reading.evaluate("!document.querySelector('#right').checkVisibility()"):
+            reading.click(".topbar-tools [data-toggle=panel]")
+        wrong += [f"{size}: {line}" for line in problems(reading)]
+        wrong += [f"{size}: {words}" for words in reading.evaluate(BADLY_PLACED)]
+        picture(reading, f"names-{size[0]}")
+    assert not wrong, "\n".join(wrong)
