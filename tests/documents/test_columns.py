@@ -92,3 +92,27 @@ def test_columns_are_taken_where_the_file_has_rows():
     ]
     layout = page_layout(rows, body=10, known=Counter())
     assert [[line.text for line in region.lines] for region in layout.regions] == [left, right]
+
+
+def word_list(columns: int, rows: int, gaps: int) -> list[Line]:
+    """Short words in columns, drawn one column after the other. Every so many words a letter ends, each
+    column's at places of its own, with a blank line; 0: never.
+    """
+    lines = []
+    for number in range(columns):
+        height = 780.0
+        for row in range(rows):
+            lines.append((60 + 150 * number, height, f"w{number}x{row}"))
+            height -= 22 if gaps == 0 or (row + number) % gaps else 38
+    return lines
+
+
+def test_index_of_short_words_is_read_column_by_column(tmp_path: Path):
+    """Words of a pronouncing index were read across: its lines are too short for columns of text."""
+    text = words(tmp_path, [word_list(3, 14, 4)])
+    assert text == [f"w{number}x{row}" for number in range(3) for row in range(14)]
+
+
+def test_table_that_is_drawn_column_by_column_keeps_its_rows(tmp_path: Path):
+    text = words(tmp_path, [word_list(3, 14, 0)])
+    assert text == [f"w{number}x{row}" for row in range(14) for number in range(3)]

@@ -70,6 +70,47 @@ def test_heading_that_the_outline_names_stays(tmp_path: Path):
     assert titles(document) == names and [document.text.count(name) for name in names] == [1, 1, 1]
 
 
+def test_heading_that_the_contents_name_stays(tmp_path: Path):
+    """Without an outline the printed list is what says that a line at the top of a page is a heading."""
+    names = ["The Boy", "The Wolf", "The Sea"]
+    listed = [f"{name} ........ {2 + 5 * number}" for number, name in enumerate(names)]
+    pages = [column(["Contents", *listed])]
+    pages += [
+        column([name, *prose(5 * number + page), "it."])
+        for number, name in enumerate(names)
+        for page in range(5)
+    ]
+    document = read(tmp_path, printed_pdf(pages))
+    assert titles(document) == names
+    body = document.text[document.chapters[0].start :]
+    assert [body.count(name) for name in names] == [1, 1, 1]
+
+
+def test_sheets_of_two_pages_without_numbers_are_named(tmp_path: Path):
+    """Nothing says in which order they are to be read: a booklet's pages came mixed without a word."""
+    sides = [
+        [line for line in side if line[1] > 60] for side in booklet([prose(p) for p in range(16)], leaves=1)
+    ]
+    (said,) = read(tmp_path, printed_pdf(sides, size=(842, 595))).warnings
+    assert "two pages each" in said and "single pages" in said
+
+
+@pytest.mark.parametrize("width", [60, 130])
+def test_pages_of_one_or_two_columns_are_no_sheets_of_two(width: int, tmp_path: Path):
+    """Upright with two columns, and broad with lines that run across."""
+    if width == 60:
+        pages = [[*column(prose(p), x=40), *column(prose(50 + p), x=400)] for p in range(6)]
+        data = printed_pdf(pages, size=(842, 1190))
+        data = printed_pdf(
+            [[(x, 3 * y - 400, text) for x, y, text in page] for page in pages], size=(842, 1190)
+        )
+    else:
+        data = printed_pdf(
+            [column([f"{a} {b}" for a, b in zip(prose(p), prose(p), strict=True)]) for p in range(6)]
+        )
+    assert not read(tmp_path, data).warnings
+
+
 @pytest.mark.parametrize("leaves", [1, 2, 4])
 def test_booklet_is_read_in_the_order_of_its_pages(leaves: int, tmp_path: Path):
     """Sheets for the print shop hold pages 4 and 1, then 2 and 3: sentences ran from page 8 into page 5, and

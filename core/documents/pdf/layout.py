@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, LinePiece, merged_pieces
-from core.documents.pdf.reading_order import file_order, reads_better
+from core.documents.pdf.reading_order import file_order, lists_side_by_side, reads_better
 
 _MIN_COLUMN_LINES = 4
 _FEWEST_LETTERS = 8  # of a line of text
@@ -68,6 +68,10 @@ def page_layout(
         gutter = _gutter(
             [piece for piece in pieces if abs(piece.size - body) < 0.08 * body and _has_words(piece)]
         )
+    if gutter is None and pieces and _begins_inside(pieces) >= _MIN_COLUMN_LINES:
+        own = file_order(pieces)
+        if lists_side_by_side(own):
+            return PageLayout(tuple(_region(column, 0.0) for column in own), notes)
     if gutter is None:
         gutter = next((hint for hint in gutters if _fits_gutter(pieces, hint)), None)
     columns = [merged_pieces(column) for column in _columns(pieces, gutter) if column]

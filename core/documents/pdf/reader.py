@@ -18,8 +18,9 @@ from core.documents.pdf.layout import PageLayout, body_size, page_layout, with_d
 from core.documents.pdf.ocr_layer import straightened
 from core.documents.pdf.page import LinePiece, merged_pieces
 from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
+from core.documents.pdf.printed_contents import titled_pages
 from core.documents.pdf.rotated import TurnedPage, page_lines
-from core.documents.pdf.sheets import unfolded
+from core.documents.pdf.sheets import hold_two_pages, unfolded
 from core.documents.pdf.unreadable import UnreadablePages, find_unread
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.documents.structure.headings import read_heading, title_key
@@ -67,6 +68,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         body = body_size(pages)
         outline, labels = _structure(data, password, pdf)
         outline = [_on_shown_page(entry, seen) for entry in outline]
+        outline = outline or [(title, 1, page, None) for title, page in titled_pages(pages)]
         named = _named(outline)
         lines, printed = without_furniture([merged_pieces(page) for page in pages], body, named)
         unread = find_unread(pdf, seen, lines, name)
@@ -88,6 +90,8 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
         pages, labels, known = sheets.pages, sheets.labels, vocabulary(sheets.pages)
         outline = [(said, level, sheets.page_of(page, said), top) for said, level, page, top in outline]
         lines, printed = without_furniture([merged_pieces(page) for page in pages], body, _named(outline))
+    elif hold_two_pages(pages):
+        warnings += (_two_up(),)
     kept = [_kept(page, clean) for page, clean in zip(pages, lines, strict=True)]
     openings: dict[int, list[float]] = {}
     for *_label, page, top in outline:
@@ -202,6 +206,14 @@ def _kept(pieces: list[LinePiece], clean: list[LinePiece]) -> list[LinePiece]:
         return []
     top, bottom = clean[0].y + 0.5 * clean[0].size, clean[-1].y - 0.5 * clean[-1].size
     return [piece for piece in pieces if bottom <= piece.y <= top]
+
+
+def _two_up() -> str:
+    return _(
+        "The sheets of this file seem to hold two pages each, without numbers that say their order: the left "
+        "one is read before the right one. Of a booklet made for printing, pages stand in the wrong order; "
+        "take a copy with single pages."
+    )
 
 
 def _laid_out(

@@ -10,6 +10,8 @@ from core.documents.pdf.page import NOTE_CLOSE, NOTE_OPEN, LinePiece, merged_pie
 
 _FEWEST_PAIRS = 8
 _BETTER = 0.12  # share of line ends; less is chance
+_FEWEST_LINES = 8  # of a column of a list
+_LEVEL = 0.7  # of its lines; more stand level with the column beside it in a table
 _BROKEN = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]\Z")
 _WORD = re.compile(r"[^\W\d_]+")
 _ENDS = re.compile(rf"[.!?:;…][”’\"')\]»{NOTE_OPEN}{NOTE_CLOSE}\d]*\Z")
@@ -31,6 +33,25 @@ def file_order(pieces: Sequence[LinePiece]) -> list[list[LinePiece]]:
             runs.append([piece])
             left, right = piece.x0, piece.x1
     return [merged_pieces(run) for run in runs]
+
+
+def lists_side_by_side(runs: Sequence[Sequence[LinePiece]]) -> bool:
+    """Two runs of the file in a row are columns of an index or another list of short lines: the second stands
+    right of the first, and their lines at heights of their own. The cells of a table share theirs.
+    """
+    return any(_beside(left, right) for left, right in zip(runs, runs[1:], strict=False))
+
+
+def _beside(left: Sequence[LinePiece], right: Sequence[LinePiece]) -> bool:
+    if len(right) < _FEWEST_LINES:
+        return False
+    top, bottom = max(line.y for line in right) + 2, min(line.y for line in right) - 2
+    heights = [line.y for line in left if bottom <= line.y <= top]
+    margin = min(line.x0 for line in right)
+    if len(heights) < _FEWEST_LINES or any(line.x1 > margin for line in left if bottom <= line.y <= top):
+        return False
+    level = sum(any(abs(line.y - height) < 2 for height in heights) for line in right)
+    return level < _LEVEL * len(right)
 
 
 def reads_better(

@@ -17,6 +17,7 @@ _FEWEST_SHEETS = 4
 _LEAST_LINES = 8  # of a sheet that shows where its middle is
 _MOST_CROSSING = 0.05  # of a sheet's lines: titles over both columns of one page
 _NUMBERED = 0.6  # of the sheets show two numbers
+_TWO_PAGES = 0.8  # of the sheets have text on both halves
 _NUMBER = re.compile(r"\W*(\d{1,4})\W*")
 
 
@@ -40,21 +41,40 @@ class UnfoldedSheets:
 
 def unfolded(sheets: Sequence[list[LinePiece]]) -> UnfoldedSheets | None:
     """The pages of a file whose sheets hold two each, both with numbers of their own; None for any other."""
-    full = [lines for lines in sheets if len(lines) >= _LEAST_LINES]
-    if len(full) < _FEWEST_SHEETS:
+    middle = _middle(sheets)
+    if middle is None:
         return None
-    left, right = median(_left(full)), median(_right(full))
-    if right - left < median(max(line.y for line in page) - min(line.y for line in page) for page in full):
-        return None  # higher than wide: one page, of one column or two
-    middle = (left + right) / 2
     divided = [_divided(lines, middle) for lines in sheets]
     numbers = [tuple(_printed_number(half) for half in pair) if pair else (None, None) for pair in divided]
-    if sum(left is not None and right not in (None, left) for left, right in numbers) < _NUMBERED * len(full):
+    numbered = sum(left is not None and right not in (None, left) for left, right in numbers)
+    if numbered < _NUMBERED * sum(len(lines) >= _LEAST_LINES for lines in sheets):
         return None
     settled = _settled_numbers(numbers)
     if settled is None:
         return None
     return _in_order(sheets, divided, settled, middle)
+
+
+def hold_two_pages(sheets: Sequence[list[LinePiece]]) -> bool:
+    """Sheets wider than high, of which most have text to both sides of an empty middle."""
+    middle = _middle(sheets)
+    if middle is None:
+        return False
+    full = [lines for lines in sheets if len(lines) >= _LEAST_LINES]
+    pairs = (_divided(lines, middle) for lines in full)
+    filled = sum(pair is not None and min(map(len, pair)) >= _LEAST_LINES / 2 for pair in pairs)
+    return filled > _TWO_PAGES * len(full)
+
+
+def _middle(sheets: Sequence[list[LinePiece]]) -> float | None:
+    """Half-way between the margins of sheets that are wider than high; None of other ones, and of few."""
+    full = [lines for lines in sheets if len(lines) >= _LEAST_LINES]
+    if len(full) < _FEWEST_SHEETS:
+        return None
+    left, right = median(_left(full)), median(_right(full))
+    if right - left < median(max(line.y for line in page) - min(line.y for line in page) for page in full):
+        return None  # one page, of one column or two
+    return (left + right) / 2
 
 
 def _left(pages: Iterable[list[LinePiece]]) -> list[float]:

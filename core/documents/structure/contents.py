@@ -10,7 +10,7 @@ from core.documents.structure.blocks import Block, ContentsEntry
 from core.documents.structure.headings import read_heading, title_key
 
 _LEADER = re.compile(r"[\s.·…_]*(?:\b\d{1,4}|\b[ivxlc]{1,7})?\s*\Z")
-_CONTENTS = re.compile(
+CONTENTS_TITLE = re.compile(
     r"(?:table of )?contents|inhalt(?:sverzeichnis)?|índice|indice|table des "
     r"matières|目录|目次|содержание|оглавление",
     re.I,
@@ -37,7 +37,7 @@ def contents_page(blocks: Sequence[Block], first: int, last: int) -> ContentsPag
         (
             index
             for index in range(first, min(last, first + 200))
-            if _CONTENTS.fullmatch(blocks[index].text.split("\n")[0].strip(" .:_*[]"))
+            if CONTENTS_TITLE.fullmatch(blocks[index].text.split("\n")[0].strip(" .:_*[]"))
         ),
         None,
     )
