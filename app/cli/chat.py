@@ -24,7 +24,7 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
     runtime = Runtime(settings)
     try:
         runtime.start()  # the model is loaded while the book is read
-        book = read_book(given.file, given.password, ocr=given.ocr)
+        book = read_book(given.file, given.password, ocr=given.ocr, whole_page=given.whole_page)
         ask = Request(
             given.question,
             book,
@@ -66,7 +66,7 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
     runtime = Runtime(settings)
     try:
         runtime.start()  # the model is loaded while the book is read
-        book = read_book(given.file, given.password, ocr=given.ocr)
+        book = read_book(given.file, given.password, ocr=given.ocr, whole_page=given.whole_page)
         words = _("{title}: {words:,} words. Ask, or type /summary.")
         say(words.format(title=book.title or given.file, words=book.words))
         say(_help())

@@ -26,7 +26,7 @@ def extract(given: argparse.Namespace, settings: Settings) -> int:
     from core.conversation.reading import book_chapters
     from core.documents.word_count import count_words
 
-    book = read_book(given.file, given.password, ocr=given.ocr)
+    book = read_book(given.file, given.password, ocr=given.ocr, whole_page=given.whole_page)
     if given.text:
         sys.stdout.write(book.text if book.text.endswith("\n") else book.text + "\n")
         return 0

@@ -37,6 +37,7 @@ def book_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read scanned pages, too; needs requirements-ocr.txt, seconds per page",
     )
+    parser.add_argument("--whole-page", action="store_true", help="of a web page all, not the article alone")
 
 
 def length(parser: argparse.ArgumentParser) -> None:

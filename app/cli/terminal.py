@@ -41,12 +41,14 @@ def status(stage: str, fraction: float | None = None) -> None:
     _shown = line
 
 
-def read_book(name: str, password: str | None, *, ocr: bool) -> Document:
-    """The book of a file, read in a process of its own. Raises UserError when it cannot be read."""
+def read_book(name: str, password: str | None, *, ocr: bool, whole_page: bool) -> Document:
+    """The book of a file, read in a process of its own. `whole_page`: of a web page all, not the article
+    alone. Raises UserError when it cannot be read.
+    """
     from core.documents import read_safely
 
     try:
-        return read_safely(
+        book = read_safely(
             Path(name).expanduser(),
             password=password,
             ocr=ocr,
@@ -54,6 +56,7 @@ def read_book(name: str, password: str | None, *, ocr: bool) -> Document:
         )
     finally:
         status("")
+    return book.read_otherwise() if whole_page and book.article else book
 
 
 def chapter_range(text: str) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from app.desk.names import BookNames
 from app.desk.questions import Questions
 from app.desk.reader import Reader
 from app.desk.search import ShelfSearch
+from app.desk.shelf import Shelf
 from app.desk.store import Store
 from app.desk.trash import Trash
 from app.models.catalogue import Models
@@ -34,6 +35,7 @@ def of_books(
     reader: Reader,
     imports: ImportQueue,
     *,
+    shelf: Shelf,
     search: ShelfSearch,
     trash: Trash,
     chapters: Chapters,
@@ -51,6 +53,7 @@ def of_books(
         "cancel-opening": action(imports.cancel),
         "read-pictures": action(imports.read_pictures),
         "install-ocr": action(imports.install_ocr),
+        "read-otherwise": action(shelf.read_otherwise),
         "book": action(books.select, book_id=text_field("id")),
         "search": action(search.look_for, words=text_field("text")),
         "said": action(books.open_conversation, conversation_id=text_field("id"), book_id=text_field("book")),

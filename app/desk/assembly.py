@@ -32,6 +32,8 @@ from app.desk.shelf import Shelf
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.trash import Trash
+from app.desk.waiting import WaitingQuestions
+from app.errors import guarded
 from app.models.catalogue import Models
 from app.store.history import History
 from app.store.library import Library
@@ -72,7 +74,8 @@ class AppServices:
         self.reader = Reader(store, library)
         self.names = BookNames(store, library, self.reader)
         self.books = books = OpenBooks(store, library, history, reader=self.reader, names=self.names)
-        self.trash = Trash(store, library, history, engine=engine, books=books)
+        self.waiting = WaitingQuestions(store, library, history)
+        self.trash = Trash(store, library, history, engine=engine, books=books, waiting=self.waiting)
         self.shelf = Shelf(store, library, engine=engine, books=books, trash=self.trash)
         self.imports = ImportQueue(store, self.shelf, readers, uploads=uploads, samples=samples)
         self.conversations = Conversations(store, history, books)
@@ -89,6 +92,7 @@ class AppServices:
             requests=self.requests,
             answers=self.answers,
             history=history,
+            waiting=self.waiting,
             refuses=OtherBooks(store, library).refuses,
             choose_reading=self.choices.reading,
         )
@@ -114,6 +118,7 @@ class AppServices:
                 books,
                 reader,
                 self.imports,
+                shelf=self.shelf,
                 search=self.search,
                 trash=self.trash,
                 chapters=self.chapters,
@@ -161,8 +166,11 @@ class AppServices:
         """Puts the book that was opened last back on the desk, and says what is wrong with what was kept."""
         self.books.resume()
         self.disk_usage.warn()
-        if warnings := [one for one in (self.history.warning, self.preferences.warning) if one]:
-            self.store.say(joined_sentences(*warnings))
+        waited = guarded(self.waiting.restore, self.store.say, None)
+        warnings = [one for one in (self.history.warning, self.preferences.warning) if one]
+        if warnings or waited:
+            told = joined_sentences(*warnings, *([waited.text] if waited else []))
+            self.store.say(told, "error" if warnings else "info", *(waited.remedies if waited else ()))
 
     def _after_answer(self) -> None:
         self.disk_usage.warn()
@@ -180,7 +188,7 @@ class AppServices:
 
         `hurry` may come meanwhile, from another thread.
         """
-        self.questions.drop()
+        self.questions.close()
         self.stop()
         self.answers.join(STOP_WAIT_S)
         if not self._hurry.is_set():

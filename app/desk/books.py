@@ -154,7 +154,6 @@ def _cleared(state: AppState, conversation_id: str) -> AppState:
         state,
         notice=state.undo_offer,
         answer=state.answer_beside(conversation_id),
-        overflow=None if state.shown_overflow else state.overflow,
         chapters=(0, 0),
         selected_chapters=(),
     )

@@ -34,18 +34,21 @@ class Exports:
 
     def conversation(self, form: str = "md", cite: Cite = lambda turn, question, book: ()) -> tuple[str, str]:
         """The open conversation, with the book's bookmarks and notes. `cite`: the marks of an answer to a
-        question, which become footnotes in Markdown.
+        question, which become footnotes in Markdown and HTML.
         """
         book, turns = self._books.current, self._books.turns
         title = book.title if book else _("Conversation")
         name = f"{title[:80]}.{form}"
+        pairs = zip([None, *turns], turns, strict=False)
+        cited = {turn.number: cite(turn, question, book) for question, turn in pairs if book}
         if form == "md":
-            pairs = zip([None, *turns], turns, strict=False)
-            cited = {turn.number: cite(turn, question, book) for question, turn in pairs if book}
             parts = (as_markdown(title, turns, cited), self._reader.markdown())
             return name, "\n\n".join(part for part in parts if part)
         told = self._history.title(self._store.state.conversation_id) or title
-        return name, (as_html if form == "html" else as_json)(book, told, turns, self._reader.noted())
+        notes = self._reader.noted()
+        if form == "html":
+            return name, as_html(book, told, turns, notes, cited)
+        return name, as_json(book, told, turns, notes)
 
     def summaries(self, form: str) -> tuple[str, str]:
         """All kept summaries of the open book. None that lies behind the conversation's limit. Raises

@@ -15,6 +15,7 @@ from app.desk.retelling import RETOLD_TOKENS
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import ContextOverflow, Remedy
+from app.desk.waiting import WaitingQuestions
 from app.errors import in_words
 from app.store.history import History, new_id
 from app.store.turns import StoredTurn, asked_again, exchanges, wording
@@ -40,12 +41,13 @@ class Questions:
         requests: Requests,
         answers: AnswerQueue,
         history: History,
+        waiting: WaitingQuestions,
         refuses: Callable[[str], bool],
         choose_reading: Callable[[str], None],
     ) -> None:
         self._store, self._engine, self._books, self._history = store, engine, books, history
         self._requests, self._answers, self._refuses = requests, answers, refuses
-        self._choose_reading = choose_reading
+        self._choose_reading, self._waiting = choose_reading, waiting
 
     def ask(self, question: str) -> bool:
         """Asks a question, or has it wait for the end of the answer that is written. False when it could not
@@ -105,6 +107,7 @@ class Questions:
             self._books.begin_conversation()
             talk = self._store.update(conversation_id=new_id()).conversation_id
             self._answers.begin(replace(waiting.ask, conversation_id=talk, history=()))
+            self._waiting.keep()
 
     def advance(self) -> None:
         """Asks the question that waits, once nothing else is answered. It gets what was said before it."""
@@ -119,14 +122,21 @@ class Questions:
             self._store.update(queued=None)
             words = _("“{question}” could not be asked. {reason}")
             self._store.say(words.format(question=wording(queued), reason=in_words(error)))
+        self._waiting.keep()
 
     def drop(self) -> None:
         """The question that waits is not asked."""
         self._store.update(queued=None)
+        self._waiting.keep()
 
     def cancel(self) -> None:
         """The question is not asked."""
         self._store.update(overflow=None)
+        self._waiting.keep()
+
+    def close(self) -> None:
+        """Asks nothing more. What waits stays on disk, for the next start."""
+        self._store.update(queued=None)
 
     def _summarize_each(self, numbers: Iterable[int]) -> None:
         """Chapters that the book has not, or not before its limit, are passed over."""
@@ -153,8 +163,7 @@ class Questions:
         if self._store.state.busy:
             return self._queue(ask)
         if waiting := self._overflow(ask, instead_of):
-            self._store.update(overflow=waiting)
-            return True
+            return self._has_choice(waiting)
         self._store.update(conversation_id=talk)
         return self._answers.begin(ask, instead_of) or (instead_of is None and self._queue(ask))
 
@@ -163,15 +172,31 @@ class Questions:
         taken = self._store.update(lambda now: now if now.queued else replace(now, queued=ask)).queued is ask
         if taken:
             self._store.update(conversation_id=ask.conversation_id)
+            self._waiting.keep()
             self.advance()  # the answer may have ended meanwhile
         else:
             self._store.say(_("One question waits already: let it have its turn, or drop it."), "info")
         return taken
 
+    def _has_choice(self, waiting: ContextOverflow) -> bool:
+        """Lets the person choose what goes; there is one place for a question that waits for that."""
+        before = self._store.update(
+            lambda now: now if now.overflow else replace(now, overflow=waiting)
+        ).overflow
+        if before is waiting:
+            self._waiting.keep()
+        else:
+            words = _("“{question}” waits for a choice first: make it, or do not ask it.")
+            there = Remedy(_("Go there"), act="said", id=before.ask.conversation_id, book=before.ask.book_id)
+            self._store.say(words.format(question=before.wording), "info", there)
+        return before is waiting
+
     def _ask_queued(self, queued: Request) -> None:
         before = self._books.turns_of(queued.conversation_id)
         ask = replace(queued, history=exchanges(before, queued.spoiler_limit))
         if waiting := self._overflow(ask, None):
+            if self._store.state.overflow is not None:
+                raise UserError(_("Another question waits for a choice first."))
             self._store.update(lambda now: _crowded(now, queued, waiting))
         else:
             self._answers.begin(ask, queued=queued)
@@ -189,6 +214,7 @@ class Questions:
             said, oldest = waiting.ask.history, waiting.oldest
             ask = replace(waiting.ask, history=said[oldest:])
             self._answers.begin(ask, waiting.instead_of, left=said[:oldest], retell=retell)
+            self._waiting.keep()
 
     def _taken(self) -> ContextOverflow | None:
         """The question that waited, if it belongs to what lies open."""

@@ -46,6 +46,12 @@ class Shelf:
             words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
             self._store.say(words.format(title=document.title, reason=unstored))
 
+    def read_otherwise(self) -> None:
+        """Puts all of the open web page in the place of its article, or the article back."""
+        book = self._books.current
+        if book is not None and book.other_reading and not self._store.refuse_while_busy():
+            self.put(book.read_otherwise(), cover=b"", again=True)
+
     def keep(self, document: Document, *, cover: bytes, again: bool = False) -> str:
         """Puts the book on the shelf alone. Why it could not be stored; it can be read all the same."""
         unstored, again = "", again or self._reads_otherwise(document)

@@ -16,6 +16,7 @@ from app.desk.books import OpenBooks
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import Notice
+from app.desk.waiting import WaitingQuestions
 from app.errors import guarded
 from app.store.history import History
 from app.store.library import Library
@@ -42,10 +43,11 @@ class Trash:
         *,
         engine: Runtime,
         books: OpenBooks,
+        waiting: WaitingQuestions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._library, self._history = store, library, history
-        self._engine, self._books, self._clock = engine, books, clock
+        self._engine, self._books, self._waiting, self._clock = engine, books, waiting, clock
         self._timer: threading.Timer | None = None
 
     def throw_book(self, book_id: str) -> None:
@@ -57,6 +59,7 @@ class Trash:
         words = _("“{title}” is deleted, with its conversations and notes.").format(title=entry.title)
         self._offer_undo(book_id, words)
         self._store.update(lambda now: _without(now, book_id))
+        self._waiting.keep()
         if self._store.state.book_id == book_id:
             self._books.put_away()
 
@@ -67,6 +70,7 @@ class Trash:
         self._history.mark_forgotten(conversation_id, self._clock())
         self._offer_undo(conversation_id, _("The conversation is deleted."))
         self._store.update(lambda now: _without(now, conversation_id))
+        self._waiting.keep()
         if self._store.state.conversation_id == conversation_id:
             self._store.update(conversation_id="")
 
@@ -158,10 +162,16 @@ class Trash:
 
 
 def _without(state: AppState, name: str) -> AppState:
-    """Without the question that waits in the conversation of this id, or about the book, and without the
+    """Without the questions that wait in the conversation of this id, or about the book, and without the
     answer that was made there.
     """
-    asked, place = state.queued, state.answer_place
+    asked, crowded, place = state.queued, state.overflow, state.answer_place
     waits = asked is not None and name not in (asked.book_id, asked.conversation_id)
+    is_crowded = crowded is not None and name not in (crowded.ask.book_id, crowded.ask.conversation_id)
     stands = place is not None and name not in (place.book_id, place.conversation_id)
-    return replace(state, queued=asked if waits else None, answer=state.answer if stands else None)
+    return replace(
+        state,
+        queued=asked if waits else None,
+        overflow=crowded if is_crowded else None,
+        answer=state.answer if stands else None,
+    )

@@ -15,13 +15,14 @@ from core.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A button of a message that does what helps: the action `act`, with `id`, or what it `opens`, the
-    drawer of that name.
+    """A button of a message that does what helps: the action `act`, with `id` and `book`, or what it `opens`,
+    the drawer of that name.
     """
 
     words: str
     act: str = ""
     id: str = ""
+    book: str = ""
     opens: str = ""
 
 

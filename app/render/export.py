@@ -7,13 +7,15 @@ What is brought in may come from anybody: every value is checked, and what the e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
+from app.render.footnotes import Footnotes
 from app.render.markdown import Citation, blocks
 from app.render.templating import render
 from app.store.turns import StoredTurn, displayed_text
@@ -22,7 +24,7 @@ from core.documents.document import Document
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
 from core.text.renamed import renamed
-from core.text.words import listed_texts, localized
+from core.text.words import listed_texts
 from core.text.words import translated as _
 
 FORMAT = "triforce-chat conversation"
@@ -32,6 +34,7 @@ Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
 # what reading another form ends in; OverflowError: 1e999 as a number of a chapter
 _NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 STATES = ("finished", "stopped", "failed")
+_SIGN = "\ufdd0"  # around a footnote's number until the text is HTML; no character of any text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,9 @@ def as_markdown(
     """A page of Markdown under that title. `cited`: the marks of the answers by their turns' numbers, which
     become footnotes with chapter and page.
     """
-    lines, places = [f"# {' '.join(title.split())}", ""], {}
+    lines, footnotes = [f"# {' '.join(title.split())}", ""], Footnotes(cited, "[^{}]".format)
     for turn in turns:
-        text = _with_footnotes(turn, (cited or {}).get(turn.number, ()), places)
+        text = footnotes.text_of(turn)
         lines += [f"## {text}" if turn.role == "user" else text, ""]
         if turn.role == "user" and turn.extra.get("instructions"):
             with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
@@ -77,61 +80,41 @@ def as_markdown(
                 sources=listed_texts(turn.extra["sources"], "; ")
             )
             lines += [f"*{read}*", ""]
-    lines += [f"[^{number}]: {where}" for (_offset, where), number in places.items()]
+    lines += [f"[^{number}]: {where}" for number, where in footnotes.places]
     return "\n".join(lines)
 
 
-def _with_footnotes(
-    turn: StoredTurn, citations: Sequence[Citation], places: dict[tuple[int, str], int]
-) -> str:
-    """Its text as it is shown, with a footnote's number behind each mark that leads into the book. `places`
-    get the numbers of those that are new.
-    """
-    marks = sorted((one.end, one) for one in _leading(citations))
-    pieces = turn.extra.get("level_pieces") if turn.role == "assistant" else None
-    if not marks or not pieces:
-        return displayed_text(turn)
-    shown, at = [], 0
-    for text, _level in pieces:
-        inside = [(end - at, one) for end, one in marks if at < end <= at + len(text)]
-        at += len(text)
-        cut, said = 0, localized(text)
-        for end, one in inside:
-            number = places.setdefault((one.offset, one.where), len(places) + 1)
-            upto = end if said == text else len(said)  # in another language the words stand elsewhere
-            shown += [said[cut:upto], f"[^{number}]"]
-            cut = upto
-        shown.append(said[cut:])
-    return "".join(shown)
-
-
-def _leading(citations: Sequence[Citation]) -> Iterator[Citation]:
-    """The marks that lead to what bears a sentence out, and the quotations that stand in the book."""
-    return (one for one in citations if one.offset is not None and one.kind != "nothing" and one.where)
-
-
 def as_html(
-    book: Document | None, title: str, turns: Sequence[StoredTurn], notes: Sequence[Noted] = ()
+    book: Document | None,
+    title: str,
+    turns: Sequence[StoredTurn],
+    notes: Sequence[Noted] = (),
+    cited: Mapping[int, Sequence[Citation]] | None = None,
 ) -> str:
-    """A page that needs nothing else."""
+    """A page that needs nothing else. `cited`: as `as_markdown` has it."""
+    footnotes = Footnotes(cited, f"{_SIGN}{{}}{_SIGN}".format)
+    shown = [
+        (one.role, _shown(one, footnotes), one.extra.get("sources", ()), one.extra.get("instructions", ""))
+        for one in turns
+        if one.text
+    ]
     return render(
         "exported.html",
         title=title,
         book=book.title if book else "",
         author=book.author if book else "",
-        turns=[
-            (one.role, _shown(one), one.extra.get("sources", ()), one.extra.get("instructions", ""))
-            for one in turns
-            if one.text
-        ],
+        turns=shown,
         notes=notes,
+        footnotes=footnotes.places,
     )
 
 
-def _shown(turn: StoredTurn) -> str:
-    """A question as it was asked, an answer as HTML with its paragraphs, lists and quotations."""
-    text = displayed_text(turn)
-    return text if turn.role == "user" else _markup(text)
+def _shown(turn: StoredTurn, footnotes: Footnotes) -> str:
+    """A question as it was asked, an answer as HTML with its paragraphs, lists, quotations and footnotes."""
+    if turn.role == "user":
+        return displayed_text(turn)
+    markup = str(_markup(footnotes.text_of(turn)))
+    return Markup(re.sub(f"{_SIGN}([0-9]+){_SIGN}", r'<sup><a href="#place-\1">\1</a></sup>', markup))
 
 
 def _markup(text: str) -> Markup:
@@ -151,7 +134,9 @@ def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str
             for name, text in told
             for turn in (("user", name, (), ""), ("assistant", _markup(text), (), ""))
         ]
-        return render("exported.html", title=title, book="", author=author, turns=turns, notes=())
+        return render(
+            "exported.html", title=title, book="", author=author, turns=turns, notes=(), footnotes=()
+        )
     parts = [f"# {title}", *(f"## {name}\n\n{text}" for name, text in told)]
     return "\n\n".join(parts) + "\n"
 

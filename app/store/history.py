@@ -16,7 +16,7 @@ from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.making_room import with_room
-from app.store.turns import StoredTurn, wording
+from app.store.turns import StoredTurn, choices, wording
 from app.store.unwritten import UnwrittenAnswer
 from core.request import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
@@ -217,17 +217,7 @@ class History:
 
     def ask(self, conversation_id: str, ask: Request) -> int:
         """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
-        choices = {
-            "summary": ask.question is None,
-            "chapters": ask.chapters,
-            "selected_chapters": ask.selected_chapters,
-            "reading_mode": ask.reading_mode,
-            "spoiler_limit": ask.spoiler_limit,
-            "summary_length": ask.summary_length,
-            "summaries": ask.summaries,
-            "instructions": ask.instructions,
-        }
-        return self.add(conversation_id, "user", wording(ask), extra=choices)
+        return self.add(conversation_id, "user", wording(ask), extra=choices(ask))
 
     def leave_out(self, conversation_id: str, number: int, since: int, told: str = "") -> None:
         """Notes at the question `number` that no turn before `since` goes to the engine from then on, and

@@ -50,6 +50,20 @@ def displayed_text(turn: StoredTurn) -> str:
     return "".join(localized(text) for text, _level in pieces)
 
 
+def choices(ask: Request) -> dict[str, Any]:
+    """The choices around a question, as plain JSON: what `asked_again` reads, and under what it was asked."""
+    return {
+        "summary": ask.question is None,
+        "chapters": ask.chapters,
+        "selected_chapters": ask.selected_chapters,
+        "reading_mode": ask.reading_mode,
+        "spoiler_limit": ask.spoiler_limit,
+        "summary_length": ask.summary_length,
+        "summaries": ask.summaries,
+        "instructions": ask.instructions,
+    }
+
+
 def asked_again(question: StoredTurn) -> dict[str, Any]:
     """A question as it was asked, as fields of Ask: what is read, and how it is told."""
     chapters = question.extra.get("chapters")

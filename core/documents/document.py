@@ -12,7 +12,7 @@ from core.text.packing import from_json, to_json_text
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
-READER_VERSION = 5
+READER_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,9 @@ class Document:
     pictures: int = 0
     # of the rules that cut this text into chapters; 0 for books read before they were counted
     reader_version: int = 0
+    article: bool = False  # of a web page, without what stands around it
+    # the other way to read the file, as `packed`: all of the page whose article this is, or the reverse
+    other_reading: str = ""
     # see `packed`; not of one that was cut (dataclasses.replace leaves it out)
     _packed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -74,7 +77,7 @@ class Document:
         for number, one in enumerate(self.chapters, 1):
             if number in chapters:
                 text, end = text + " " * (one.start - end) + self.text[one.start : one.end], one.end
-        return replace(self, text=text + " " * (len(self.text) - end))
+        return replace(self, text=text + " " * (len(self.text) - end), other_reading="")
 
     def up_to(self, chapter: int | None) -> Document:
         """The book as somebody knows it who has read up to the end of its `chapter` (1-based): nothing behind
@@ -96,7 +99,14 @@ class Document:
             sections=tuple(section for section in self.sections if section.end <= end),
             page_starts=self.page_starts[:pages],
             page_labels=self.page_labels[:pages],
+            other_reading="",
         )
+
+    def read_otherwise(self) -> Document:
+        """All of the web page whose article this is, or its article again; under the title it has here."""
+        other = Document.unpacked(self.other_reading.encode("utf-8", "surrogatepass"))
+        here = replace(self, other_reading="").packed.decode("utf-8", "surrogatepass")
+        return replace(other, title=self.title, other_reading=here)
 
     def section_at(self, offset: int) -> Section:
         """The section that holds the character at `offset`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -53,7 +53,11 @@ def read_document(
                 "Split it into volumes first."
             ).format(name=path.name, length=length, limit=MAX_CHARS)
         )
-    return bind(manuscript, sha256=book.sha256, fallback_title=book.name.stem)
+    document = bind(manuscript, sha256=book.sha256, fallback_title=book.name.stem)
+    if manuscript.whole is None:
+        return document
+    whole = bind(manuscript.whole, sha256=book.sha256, fallback_title=book.name.stem)
+    return replace(document, article=True, other_reading=whole.packed.decode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ def _manuscript(
             ).format(name=name, amount=size(len(data)), limit=size(MAX_TEXT_BYTES))
         )
     if kind == "html":
-        from core.documents.formats.html import read_html
+        from core.documents.formats.web_page import read_html
 
         return read_html(data)
     from core.documents.formats.plain import read_markdown, read_text

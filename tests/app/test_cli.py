@@ -15,6 +15,7 @@ import torch
 from app.cli import parser
 from app.server.main import data_folder_key
 from tests.support.command_line import short_book
+from tests.support.saved_pages import news
 
 REPO = Path(__file__).resolve().parent.parent.parent
 
@@ -98,6 +99,19 @@ def test_extract_reads_pictures_when_asked(
         core.documents, "read_safely", lambda path, **given: asked.append(given["ocr"]) or read(path)
     )
     assert parser.main(["extract", str(book), *options]) == 0 and asked == [ocr]
+
+
+def test_extract_shows_an_article_and_all_of_its_page_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "page.html"
+    path.write_text(news()[0], encoding="utf-8")
+    shown = []
+    for options in ([], ["--whole-page"]):
+        assert parser.main(["extract", str(path), "--text", *options]) == 0
+        shown.append(capsys.readouterr().out)
+    article, page = shown
+    assert "Great read." in page and "Great read." not in article and len(article) > 2000
 
 
 def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):

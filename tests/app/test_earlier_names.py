@@ -27,11 +27,13 @@ ANSWER = (
     "--budget --gamma --instructions --max-new-tokens --mode --repetition-penalty --seed --stop "
     "--temperature --top-p --verify"
 )
-BOOK = f"{MODEL} {ANSWER} --chapters --fit --length --ocr --offline --password --summaries --until"
+BOOK = (
+    f"{MODEL} {ANSWER} --chapters --fit --length --ocr --offline --password --summaries --until --whole-page"
+)
 COMMANDS = {
     "summarize": f"{BOOK} --question --json --reading-mode --spoiler-limit",
     "chat": f"{BOOK} --reading-mode --spoiler-limit",
-    "extract": "--json --ocr --password --text",
+    "extract": "--json --ocr --password --text --whole-page",
     "doctor": "--gpu --json --measure",
     "plan": f"{MODEL} --acceptance --gpu --json --os --pcie --ram --vram",
     "models": "--gpu --json --offline --os --pcie --ram --to --vram",

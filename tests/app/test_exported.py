@@ -57,7 +57,9 @@ def test_what_goes_out_comes_in_again_beside_the_first(talk, tmp_path):
 def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
     name, page = talk.exports.conversation("html")
     assert name == "The Lamp.html" and "Is it &lt;b&gt;dark&lt;/b&gt;?" in page and ANSWER[:40] in page
-    assert "<script" not in page and "default-src 'none'" in page and not re.search(r"(src|href)=", page)
+    assert (
+        "<script" not in page and "default-src 'none'" in page and not re.search(r'(src|href)="(?!#)', page)
+    )
 
 
 def test_instructions_go_along_in_every_form(desk, tmp_path):
@@ -185,7 +187,7 @@ def test_quotations_are_block_quotes_in_html_also_below_a_line_that_names_their_
     assert "&gt; The keeper" not in page and page.count("<li>") == 2
 
 
-def test_markdown_has_the_marks_as_footnotes_with_chapter_and_page(talk, book):
+def test_markdown_and_html_have_the_marks_as_footnotes_with_chapter_and_page(talk, book):
     """They were nowhere: what an answer stands on was lost with the page."""
     said = 'It says "The keeper lit the lamp." and no more. Nobody came.'
     _told(talk, said)
@@ -199,6 +201,11 @@ def test_markdown_has_the_marks_as_footnotes_with_chapter_and_page(talk, book):
     text = talk.exports.conversation("md", cite)[1]
     assert 'lamp."[^1] and no more. Nobody came.[^2]' in text
     assert "[^1]: One, p. 3\n[^2]: Two, p. 9" in text and "Nearest" not in text
+    page = talk.exports.conversation("html", cite)[1]
+    assert '<sup><a href="#place-1">1</a></sup> and no more' in page
+    assert 'Nobody came.<sup><a href="#place-2">2</a></sup>' in page
+    assert '<li id="place-1" value="1">One, p. 3</li>' in page and 'value="2">Two, p. 9</li>' in page
+    assert "Nearest" not in page and not re.search("\ufdd0", page)
 
 
 def test_the_marks_of_an_export_are_those_of_the_page(talk, book):

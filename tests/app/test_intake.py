@@ -9,10 +9,12 @@ import pytest
 
 from app.web.page import Page
 from app.web.regions import offer_html
+from core.documents import read_document
 from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
 from tests.support.desks import card, put
 from tests.support.fake_runtime import wait_until
+from tests.support.saved_pages import news
 
 
 def test_a_dropped_file_becomes_a_book_and_the_upload_is_deleted(make_desk, engine, book, tmp_path):
@@ -165,6 +167,21 @@ def test_ocr_of_some_pages_replaces_the_book_that_was_opened_without_them(make_d
     desk.imports.read_pictures()
     wait_until(lambda: desk.state.opening is None)
     assert "lens" in desk.books.current.text and engine.forgotten_books == [book.sha256] and not path.exists()
+
+
+def test_all_of_a_web_page_takes_the_place_of_its_article_and_goes_again(make_desk, engine, tmp_path):
+    """The engine must not answer from the other text; the upload is gone by then."""
+    desk, path = make_desk(engine, read=lambda path, **_options: read_document(path)), tmp_path / "page.html"
+    path.write_text(news()[0], encoding="utf-8")
+    desk.imports.files([str(path)])
+    wait_until(lambda: desk.state.book_id and desk.state.opening is None)
+    path.unlink()
+    article = desk.books.current
+    for words, shown in (("Show everything on the page", True), ("Show the article alone", False)):
+        assert words in Page(desk).render()["stage"][0]
+        desk.actions.dispatch({"act": "read-otherwise"})
+        assert ("Great read." in desk.books.current.text) is shown
+    assert desk.books.current.text == article.text and engine.forgotten_books == [article.sha256] * 2
 
 
 def test_a_book_read_anew_by_better_rules_replaces_the_one_on_the_shelf(make_desk, engine, book, tmp_path):

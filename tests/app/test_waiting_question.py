@@ -173,6 +173,15 @@ def test_what_has_no_room_when_its_turn_comes_waits_for_a_choice_and_says_so_els
     assert "There is no room for this question" in shown(desk, "queue") and shown(desk, "crowded") == ""
     desk.actions.dispatch({"act": "said", "id": talk, "book": book.sha256})
     assert "And then?" in shown(desk, "crowded") and shown(desk, "queue") == ""
+    desk.books.select(other.sha256)  # a look elsewhere, which threw it away
+    assert "There is no room for this question" in shown(desk, "queue")
+    desk.books.select(book.sha256)
+    assert not desk.questions.ask("And why?")
+    assert "“And then?” waits for a choice first" in desk.state.notice.text
+    desk.close()
+    again = make_desk(FakeRuntime())
+    again.resume()
+    assert "“And then?” waited when the app ended" in shown(again, "notice")
 
 
 def test_a_file_dropped_meanwhile_comes_on_the_shelf(answering, other, tmp_path):
@@ -190,3 +199,73 @@ def test_the_end_of_the_app_waits_for_no_question(answering):
     answering.questions.ask("And then?")
     answering.close()
     assert len(answering.engine.asked) == 1
+
+
+@pytest.fixture
+def again(make_desk):
+    """A function that starts the app anew on the same folders, whether the one before ended or was killed."""
+
+    def start():
+        engine = FakeRuntime(pace=0.001)
+        engine.start()
+        wait_until(lambda: engine.state == "ready")
+        desk = make_desk(engine)
+        desk.resume()
+        return desk
+
+    return start
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_what_waited_stands_unasked_in_its_conversation_after_the_next_start(answering, other, again, closed):
+    """It was lost with the app."""
+    answering.books.select(other.sha256)
+    answering.questions.ask("Where?")
+    talk = answering.state.conversation_id
+    if closed:
+        answering.close()
+    desk = again()
+    assert "“Where?” waited when the app ended, and was not asked." in shown(desk, "notice")
+    assert not desk.engine.asked
+    desk.actions.dispatch({"act": "said", "id": talk, "book": other.sha256})
+    assert [turn.text for turn in desk.books.turns] == ["Where?", ""]
+    assert "Not asked: the app ended" in shown(desk, "turns")
+    desk.questions.regenerate()
+    done(desk)
+    assert [turn.text for turn in desk.books.turns] == ["Where?", ANSWER]
+    assert desk.engine.asked[-1].question == "Where?"
+
+
+def test_what_had_its_turn_or_was_dropped_is_told_at_no_start(answering, other, again):
+    answering.questions.ask("And then?")
+    answering.questions.drop()
+    answering.books.select(other.sha256)
+    answering.questions.ask("Where?")
+    go_on(answering)
+    answering.questions.ask("Why?")
+    done(answering)
+    answering.close()
+    assert again().state.notice is None
+
+
+def test_a_summary_that_waited_is_asked_with_its_choices(answering, other, again):
+    answering.books.select(other.sha256)
+    answering.books.limit(1)
+    answering.questions.summarize_chapter(1)
+    talk = answering.state.conversation_id
+    answering.close()
+    desk = again()
+    desk.actions.dispatch({"act": "said", "id": talk, "book": other.sha256})
+    assert desk.state.spoiler_limit == 1
+    desk.questions.regenerate()
+    done(desk)
+    asked = desk.engine.asked[-1]
+    assert (asked.question, asked.chapters, asked.summary_length) == (None, (1, 1), "chapters")
+
+
+def test_what_waited_about_a_book_that_was_deleted_is_gone_with_it(answering, other, again):
+    answering.books.select(other.sha256)
+    answering.questions.ask("Where?")
+    answering.trash.throw_book(other.sha256)
+    answering.close()
+    assert again().state.notice is None

@@ -21,6 +21,7 @@ from core.errors import DocumentError, PasswordNeeded
 from core.sandbox.process import Limits
 from tests.support.minimal_pdf import pdf_of, text_pdf
 from tests.support.printed_pages import booklet, column, ocr_layer, printed_pdf
+from tests.support.saved_pages import news, paragraphs_of
 from tests.support.word_processing import rich_text, word_document, word_paragraph, word_style, word_table
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
@@ -46,6 +47,7 @@ OWN = {
     "own odt": ".odt",
     "own rtf": ".rtf",
     "own mhtml": ".mhtml",
+    "own web page": ".html",
     "own zip": ".zip",
     "own styled docx": ".docx",
     "own noted rtf": ".rtf",
@@ -165,6 +167,12 @@ def mhtml_of(book: str) -> bytes:
     return f"{head}Content-Transfer-Encoding: quoted-printable\n\n{coded}\n--b--\n".encode()
 
 
+def web_page_of(book: str) -> bytes:
+    """A page with a site around its article."""
+    page, text = news()
+    return page.replace(paragraphs_of(text[:6]), paragraphs_of(book.split("\n\n"))).encode()
+
+
 def zip_of(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -203,6 +211,7 @@ _MADE: dict[str, Callable[[str], bytes]] = {
     "own odt": odt_of,
     "own rtf": rtf_of,
     "own mhtml": mhtml_of,
+    "own web page": web_page_of,
     "own zip": lambda book: zip_of({"book.txt": book}),
     "own styled docx": styled_docx_of,
     "own noted rtf": noted_rtf_of,

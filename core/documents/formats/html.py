@@ -11,10 +11,8 @@ from functools import lru_cache
 from lxml import etree
 from lxml import html as lxml_html
 
-from core.documents.files.clean import POWER, one_line, paragraph, repair_mojibake
-from core.documents.files.decode import decode_markup
-from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
-from core.text.words import translated as _
+from core.documents.files.clean import POWER, one_line, paragraph
+from core.documents.structure.blocks import Block
 
 BY_HAND = 7  # below all marked headings: a line set in bold, or of a class that is called a title
 _BOLD = {"b", "strong"}
@@ -89,6 +87,7 @@ _EMPTY = re.compile(
     r"((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
     re.I,
 )
+_BESIDE_HEADINGS = frozenset({"headerlink", "mw-editsection"})  # "¶" and "[edit]", of no heading's words
 _HIDING = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _DEVICES = re.compile(r"@media[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
@@ -107,27 +106,6 @@ class HtmlFile:
     anchors: dict[str, int] = field(default_factory=dict)
     page_breaks: list[tuple[int, str]] = field(default_factory=list)
     title: str = ""
-
-
-def read_html(data: bytes, *, charset: str | None = None) -> Manuscript:
-    """A web page or a book in one HTML file. `charset`: what came with it says of its encoding."""
-    text, repaired = repair_mojibake(decode_markup(data, charset)[0])
-    root = parse(text)
-    page = walk(root)
-    author = root.xpath(
-        "string(//meta[translate(@name,'AUTHOR','author')='author' or @name='DC.Creator']/@content)"
-    )
-    marks = _contents(root, page)
-    garbled = _("Some characters had been garbled by a wrong encoding and were repaired.")
-    title = page.title or next((block.text for block in page.blocks if block.heading == 1), "")
-    return Manuscript(
-        "html",
-        page.blocks,
-        title=one_line(title),
-        author=one_line(author),
-        warnings=(garbled,) if repaired else (),
-        marks=marks,
-    )
 
 
 def parse(text: str) -> etree._Element:
@@ -178,7 +156,15 @@ def walk(root: etree._Element, linked: Iterable[str] = ()) -> HtmlFile:
 
     Iterative: nesting as deep as the parser allows costs no stack.
     """
-    return _walked(root, _hidden_classes(root, linked))
+    return walk_placed(root, linked)[0]
+
+
+def walk_placed(
+    root: etree._Element, linked: Iterable[str] = ()
+) -> tuple[HtmlFile, list[etree._Element | None]]:
+    """`walk`, and for each block the innermost block element that it stands in."""
+    walker = _walked(root, _hidden_classes(root, linked))
+    return walker.page, walker.places
 
 
 def _hidden_classes(root: etree._Element, linked: Iterable[str]) -> frozenset[str]:
@@ -194,7 +180,8 @@ def _hidden_classes(root: etree._Element, linked: Iterable[str]) -> frozenset[st
         if not classes.isdisjoint((element.get("class") or "").split())
     ]
     lost = sum(len(text) for element in hidden for text in element.itertext())
-    return classes if lost < _MOST_HIDDEN * len("".join(root.itertext())) else frozenset()
+    hides_much = lost >= _MOST_HIDDEN * len("".join(root.itertext()))
+    return _BESIDE_HEADINGS if hides_much else classes | _BESIDE_HEADINGS
 
 
 @lru_cache(maxsize=64)  # a book's pages name the same sheets
@@ -210,7 +197,7 @@ def _hiding(css: str) -> frozenset[str]:
     )
 
 
-def _walked(root: etree._Element, hidden: frozenset[str]) -> HtmlFile:
+def _walked(root: etree._Element, hidden: frozenset[str]) -> _Walker:
     walker = _Walker(hidden)
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if isinstance(element.tag, str):
@@ -220,7 +207,7 @@ def _walked(root: etree._Element, hidden: frozenset[str]) -> HtmlFile:
     for name in walker.waiting:
         page.anchors.setdefault(name, max(0, len(page.blocks) - 1))
     page.title = one_line("".join(root.xpath("//*[local-name()='title'][1]//text()"))[:500])
-    return page
+    return walker
 
 
 class _Walker:
@@ -229,6 +216,8 @@ class _Walker:
     def __init__(self, hidden: frozenset[str]) -> None:
         """`hidden`: classes that the style sheet does not show."""
         self.page = HtmlFile()
+        self.places: list[etree._Element | None] = []  # of each block, where it stands
+        self._place: etree._Element | None = None
         self._hidden = hidden
         self.waiting: list[str] = []  # anchors of the block that is being collected
         self._parts: list[str] = []
@@ -245,6 +234,7 @@ class _Walker:
             return
         if tag in _FLUSH:
             self.flush()
+            self._place = element
         if tag in _HEADINGS:
             self._heading = _HEADINGS[tag]
         elif tag in _FLUSH and _TITLE_CLASS.search(element.get("class") or "") and not _holds_blocks(element):
@@ -270,6 +260,7 @@ class _Walker:
         if tag in _FLUSH:
             self.flush()
             self._heading = 0
+            self._place = element.getparent()
         self._pre -= tag == "pre"
         self._bold -= tag in _BOLD
         self._text(element.tail)
@@ -287,6 +278,7 @@ class _Walker:
             self.page.anchors.setdefault(name, len(self.page.blocks))
         self.waiting.clear()
         self.page.blocks.append(Block(text, heading=heading))
+        self.places.append(self._place)
 
     def _is_hidden(self, element: etree._Element) -> bool:
         """Not shown by any reader: by an attribute, its own style, or a rule of the page's style sheet."""
@@ -345,25 +337,3 @@ def _entity(match: re.Match[str], declared: set[str]) -> str:
     if name in declared:
         return ""
     return html.entities.html5.get(name + ";", match.group(0).replace("&", "&amp;"))
-
-
-def _contents(root: etree._Element, page: HtmlFile) -> list[ContentsEntry]:
-    """The page's own table of contents: links that walk forward to the headings they name. Empty when there
-    are few of them.
-    """
-    marks: list[ContentsEntry] = []
-    for link in root.iter("a", "{*}a"):
-        href, title = str(link.get("href") or ""), one_line("".join(link.itertext()))
-        block = page.anchors.get(href[1:]) if href.startswith("#") else None
-        if block is None or not any(map(str.isalpha, title)) or (marks and block <= marks[-1].block):
-            continue
-        if any(_heads(page.blocks[index], title) for index in range(block, min(block + 2, len(page.blocks)))):
-            marks.append(ContentsEntry(title, 1, block))
-    return marks if len(marks) >= 3 else []
-
-
-def _heads(block: Block, title: str) -> bool:
-    """The block is a heading, or says what the link says."""
-    return bool(block.heading) or (
-        len(block.text) < 200 and title.casefold() in " ".join(block.text.split()).casefold()
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 
-from core.documents.formats.html import read_html
+from core.documents.formats.web_page import read_html
 from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _

@@ -42,3 +42,5 @@ class Manuscript:
     warnings: tuple[str, ...] = ()
     # pages left out because they are pictures, which OCR may be able to read
     pictures: int = 0
+    # all of a saved web page, of which this is the article
+    whole: Manuscript | None = None

@@ -1,0 +1,52 @@
+"""The marks of answers as numbered footnotes: where each leads, and its number in the text. Knows nothing of
+the form that text is written in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from app.render.markdown import Citation
+from app.store.turns import StoredTurn, displayed_text
+from core.text.words import localized
+
+
+class Footnotes:
+    """Numbers the places that marks lead to. `cited`: the marks of the answers by their turns' numbers;
+    `sign`: what stands in the text for a footnote of this number.
+    """
+
+    def __init__(self, cited: Mapping[int, Sequence[Citation]] | None, sign: Callable[[int], str]) -> None:
+        self._cited, self._sign = cited or {}, sign
+        self._numbers: dict[tuple[int, str], int] = {}
+
+    @property
+    def places(self) -> list[tuple[int, str]]:
+        """The number of each footnote so far, and where it leads."""
+        return [(number, where) for (_offset, where), number in self._numbers.items()]
+
+    def text_of(self, turn: StoredTurn) -> str:
+        """A turn's text as it is shown, with the sign behind each mark that leads into the book."""
+        marks = sorted((one.end, one) for one in _leading(self._cited.get(turn.number, ())))
+        pieces = turn.extra.get("level_pieces") if turn.role == "assistant" else None
+        if not marks or not pieces:
+            return displayed_text(turn)
+        shown, at = [], 0
+        for text, _level in pieces:
+            inside = [(end - at, one) for end, one in marks if at < end <= at + len(text)]
+            at += len(text)
+            cut, said = 0, localized(text)
+            for end, one in inside:
+                upto = end if said == text else len(said)  # in another language the words stand elsewhere
+                shown += [said[cut:upto], self._sign(self._number(one))]
+                cut = upto
+            shown.append(said[cut:])
+        return "".join(shown)
+
+    def _number(self, citation: Citation) -> int:
+        return self._numbers.setdefault((citation.offset, citation.where), len(self._numbers) + 1)
+
+
+def _leading(citations: Sequence[Citation]) -> Iterator[Citation]:
+    """The marks that lead to what bears a sentence out, and the quotations that stand in the book."""
+    return (one for one in citations if one.offset is not None and one.kind != "nothing" and one.where)
