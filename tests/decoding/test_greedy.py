@@ -19,6 +19,7 @@ from core.request import Params
 from tests.support.embedded import embedded
 from tests.support.greedy_answers import answer
 from tests.support.tiny import engine, oracle, ours
+from tests.tiers import first
 
 pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
 
@@ -89,7 +90,7 @@ def check(folder: Path, prompt: str, tokens: int, modes: tuple[str, ...], *, nat
     )
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("native", first([True, False]))
 def test_embedded_model_on_one_prompt(embedded_model_dir: Path, native: bool):
     """Real weights and real text, a budget far below the prompt; with the compiled attention and without."""
     check(embedded_model_dir, PROMPTS[1], 12, ("autoregressive", "triforce"), native=native)

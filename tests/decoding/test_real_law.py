@@ -24,6 +24,7 @@ from tests.support import mutants
 from tests.support.by_definition import logits_over
 from tests.support.embedded import embedded, low_precision
 from tests.support.real_law import Page, RowSampling, Sample, chi_square, exact_law, limit, read_page, sample
+from tests.tiers import first
 
 pytestmark = [pytest.mark.usefixtures("either_way"), pytest.mark.every_isa]
 
@@ -122,6 +123,7 @@ def test_sampled_tokens_follow_the_target_over_8_bit_rows(embedded_model_dir: Pa
     check(embedded_model_dir, SAMPLINGS[0], 1_000, KV_8)
 
 
+@pytest.mark.wide
 def test_noise_in_the_last_digit_of_a_prompt_changes_nothing(
     embedded_model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -153,7 +155,7 @@ def test_noise_in_the_last_digit_of_a_prompt_changes_nothing(
     [SAMPLINGS[0], pytest.param(SAMPLINGS[1], marks=pytest.mark.slow)],
     ids=["T 0.6, top-p 0.9", "T 1"],
 )
-@pytest.mark.parametrize("home", [outer_level, middle_level], ids=["outer", "middle"])
+@pytest.mark.parametrize("home", first([middle_level, outer_level]), ids=["middle", "outer"])
 def test_the_same_sample_catches_a_residual_from_p(
     embedded_model_dir: Path, settings: tuple[float, float], home: object, monkeypatch: pytest.MonkeyPatch
 ):

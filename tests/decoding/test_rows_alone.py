@@ -102,7 +102,7 @@ def loaded(folder: Path, way: str) -> LlamaModel:
 
 
 @pytest.mark.parametrize("rows", [BF16, CODES], ids=["16-bit rows", "8-bit rows"])
-@pytest.mark.parametrize("way", first(WAYS, 2))
+@pytest.mark.parametrize("way", first(WAYS))
 def test_real_weights(embedded_model_dir: Path, way: str, rows: torch.dtype):
     """Every number of rows that a verification has, by our kernels and by torch alone."""
     if WAYS[way][-1] and compiled()["products"] is None:
