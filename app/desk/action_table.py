@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from app.desk.actions import SIZE_DIGITS, Action, action, choice_field, flag, number_field, text_field
+from app.desk.asides import Asides
 from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.choices import Choices
@@ -41,6 +42,7 @@ def of_books(
     chapters: Chapters,
     questions: Questions,
     names: BookNames,
+    asides: Asides,
 ) -> dict[str, Action]:
     """What is done with books, the open one and those on the shelf."""
     name = text_field("name", NAME_CHARS, default="book")
@@ -81,6 +83,11 @@ def of_books(
         "names-every": action(names.every),
         "name": action(names.choose, name=text_field("id", NAME_CHARS)),
         "unfold-name": action(names.unfold, chapter=number_field("value")),
+        "portray": action(asides.portray, name=text_field("id", NAME_CHARS)),
+        "explain": action(
+            asides.explain, kind=text_field("id"), paragraph=number_field("offset"), words=text_field("text")
+        ),
+        "dismiss-aside": action(asides.dismiss),
         "mark": action(reader.mark, paragraph=number_field("offset"), words=text_field("text")),
         "note": action(reader.note, offset=number_field("offset"), note=text_field("text")),
         "unmark": action(reader.unmark, offset=number_field("offset")),

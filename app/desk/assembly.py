@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.desk.action_table import of_answers, of_books, of_conversations, of_models, of_the_app
 from app.desk.actions import Action, Dispatcher
 from app.desk.answers import AnswerQueue
+from app.desk.asides import Asides
 from app.desk.book_cards import BookEstimates
 from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
@@ -74,6 +75,7 @@ class AppServices:
         self.reader = Reader(store, library)
         self.names = BookNames(store, library, self.reader)
         self.books = books = OpenBooks(store, library, history, reader=self.reader, names=self.names)
+        self.asides = Asides(store, library, engine)
         self.waiting = WaitingQuestions(store, library, history)
         self.trash = Trash(store, library, history, engine=engine, books=books, waiting=self.waiting)
         self.shelf = Shelf(store, library, engine=engine, books=books, trash=self.trash)
@@ -124,6 +126,7 @@ class AppServices:
                 chapters=self.chapters,
                 questions=self.questions,
                 names=self.names,
+                asides=self.asides,
             ),
             **of_answers(
                 self.questions,
@@ -180,6 +183,7 @@ class AppServices:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""
         self.imports.stop()
         self.comparison.stop()
+        self.asides.stop()
         self.answers.stop()
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class Reader:
 
     def opened(self, whole: Document | None, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that show a book where it was left, at first at its first chapter."""
-        nothing = {"book_search": BookSearch(), "names": NamesPanel()}
+        nothing = {"book_search": BookSearch(), "names": NamesPanel(), "aside": None}
         if whole is None:
             return {"passage": ShownPassage(), "notebook": Notebook(), **nothing}
         notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
@@ -92,12 +92,13 @@ class Reader:
             return {}
         book, search = as_known(whole, spoiler_limit), now.book_search
         found = self._found(book, search.wanted, search.exact)
-        return {"passage": _inside(book, now.passage), "book_search": found}
+        aside = now.aside if now.aside and now.aside.end <= len(book.text) else None
+        return {"passage": _inside(book, now.passage), "book_search": found, "aside": aside}
 
     def mark(self, paragraph: int, words: str) -> None:
         """A bookmark at the words, which stand somewhere from the `paragraph` on."""
         book = self._known()
-        spans = _place(book.text, paragraph, words) if book else None
+        spans = place_of_words(book.text, paragraph, words) if book else None
         if spans:
             start, end = spans
             kept = book.text[start : min(end, start + WORDS_CHARS)]
@@ -209,7 +210,7 @@ def _noted(words: str, place: str, note: str) -> str:
     return "\n\n".join(part for part in (quoted, f"({place})", note) if part)
 
 
-def _place(text: str, start: int, words: str) -> tuple[int, int] | None:
+def place_of_words(text: str, start: int, words: str) -> tuple[int, int] | None:
     """Where the words stand from `start` on, whatever white space is between them; None: nowhere near."""
     wanted = words.split()[:2000]
     if not wanted or not 0 <= start < len(text):

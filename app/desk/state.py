@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.desk.answer_job import Snapshot
 from app.desk.values import (
     AnswerPlace,
+    Aside,
     BookSearch,
     ComparisonRun,
     ContextOverflow,
@@ -37,6 +38,7 @@ class AppState:
     notebook: Notebook = Notebook()
     book_search: BookSearch = BookSearch()
     names: NamesPanel = NamesPanel()
+    aside: Aside | None = None
     # what a summary is to be about: the first and the last chapter, 0: that of the book; or these alone
     chapters: tuple[int, int] = (0, 0)
     selected_chapters: tuple[int, ...] = ()

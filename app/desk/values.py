@@ -8,6 +8,7 @@ from typing import Any
 
 from app.store.relocation import Relocation
 from app.store.turns import StoredTurn, wording
+from core.conversation.asides import AsideSentence
 from core.documents.finding import Places
 from core.evidence.occurrences import Occurrence
 from core.request import Request
@@ -100,6 +101,23 @@ class NamesPanel:
     every: bool = False
     chosen: str = ""
     unfolded: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A short answer beside the book's text, about `words` that stand at the (start, end) `at`. `kind`: one
+    of core.conversation.asides.KINDS_OF_ASIDE; nothing behind `end` was given to the model or may be told;
+    `state`: writing | finished | failed.
+    """
+
+    number: int
+    kind: str
+    words: str
+    at: tuple[int, int]
+    end: int
+    sentences: tuple[AsideSentence, ...] = ()
+    state: str = "writing"
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from app.store.notebook import Notebook
 from core.documents.document import Document
@@ -22,7 +23,7 @@ from core.text.packing import from_json, to_json_text
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
-_SUMMARIES = "summaries.json"
+_SUMMARIES, _PORTRAITS = "summaries.json", "portraits.json"
 _ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
 
 
@@ -63,6 +64,7 @@ class Library:
             self._write_index()
         self.shelf_version = 0  # rises with every change of what the shelf shows
         self.summaries_version = 0  # rises with every change of a kept summary
+        self.portraits_version = 0  # and of what is kept of who somebody is
 
     def entries(self) -> list[BookEntry]:
         """All books, the one opened last first. A damaged entry is made anew from the book; where that is
@@ -198,6 +200,29 @@ class Library:
         _write(self._folder(book_id) / _SUMMARIES, kept)
         self.summaries_version += 1
 
+    def portraits(self, book_id: str) -> list[dict[str, Any]]:
+        """What was told of who somebody is, in the order of telling: name, end (of what it was told from, in
+        characters), model, sentences [text, start, end]. None where it cannot be read: it can be told again.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _PORTRAITS
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))["told"]
+            return [one for one in kept if _is_portrait(one)]
+        except (OSError, ValueError, TypeError, KeyError):
+            return []
+
+    def add_portrait(self, book_id: str, told: dict[str, Any]) -> None:
+        """Keeps one beside the book, in the place of one of the same name and end. Raises OSError where it
+        cannot be written.
+        """
+        with self._lock:
+            same = (told["name"], told["end"])
+            kept = [one for one in self.portraits(book_id) if (one["name"], one["end"]) != same]
+            _write(self._folder(book_id) / _PORTRAITS, {"told": [*kept, told]})
+            self.portraits_version += 1
+
     def mark_forgotten(self, book_id: str, now: float) -> None:
         """Takes a book off the shelf; `forget` deletes it. Raises OSError where that cannot be written."""
         with self._lock:
@@ -296,6 +321,14 @@ def _checked(stored: dict) -> BookEntry:
         if not isinstance(value, {"str": str, "int": int, "float": int | float, "bool": bool}[one.type]):
             raise TypeError(f"{one.name} is {value!r}")
     return entry
+
+
+def _is_portrait(stored: Any) -> bool:
+    """Whether it has the form of one."""
+    kinds = {"name": str, "end": int, "model": str, "sentences": list}
+    if not isinstance(stored, dict) or not all(isinstance(stored.get(key), kinds[key]) for key in kinds):
+        return False
+    return all([type(part) for part in one] == [str, int, int] for one in stored["sentences"])
 
 
 def _write(path: Path, data: dict) -> None:

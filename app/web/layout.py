@@ -149,6 +149,7 @@ def _right() -> None:
         _region("found")
         _region("marks")
         _region("told")
+        _region("aside")
         _region("reader")
 
 

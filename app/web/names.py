@@ -4,10 +4,11 @@ Values in, HTML out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.desk.reader import where
-from app.desk.values import NamesPanel
+from app.desk.values import Aside, NamesPanel
 from app.render.templating import render
 from app.web.reader import places_in_chapters
 from core.documents.document import Document
@@ -19,8 +20,18 @@ COLUMNS = 36  # of the drawing of where somebody is named
 FORMS = 6  # of a name that are said
 
 
-def names_html(book: Document | None, names: NamesPanel, *, limited: bool) -> str:
-    """The panel, folded or not; empty without a book. `limited`: there is a spoiler limit."""
+def names_html(
+    book: Document | None,
+    names: NamesPanel,
+    *,
+    limited: bool,
+    aside: Aside | None = None,
+    portraits: Sequence[Mapping[str, Any]] = (),
+    explains: bool = False,
+) -> str:
+    """The panel, folded or not; empty without a book. `limited`: there is a spoiler limit; `portraits`: what
+    is kept of who somebody is; `explains`: the model tells that.
+    """
     if book is None or names.end > len(book.text):  # of a book that was open before
         return ""
     found = names.found or ()
@@ -38,7 +49,35 @@ def names_html(book: Document | None, names: NamesPanel, *, limited: bool) -> st
         rows=[(one, columns(one.mentions, names.end)) for one in shown],
         left=len(of_kind) - len(shown),
         card=next((_card(book, names, one) for one in shown if one.name == names.chosen), None),
+        portrait=_portrait(book, names, portraits),
+        aside=aside if aside and aside.kind == "person" and aside.words == names.chosen else None,
+        explains=explains,
     )
+
+
+def aside_html(known: Document | None, aside: Aside | None) -> str:
+    """What was asked of selected words, and its answer; empty where nothing was."""
+    if known is None or aside is None or aside.kind == "person" or aside.end > len(known.text):
+        return ""
+    return render("aside.html", aside=aside)
+
+
+def _portrait(
+    book: Document, names: NamesPanel, portraits: Sequence[Mapping[str, Any]]
+) -> dict[str, object] | None:
+    """Of what was told of the one that is chosen, what goes furthest and not behind the panel's place."""
+    known = [one for one in portraits if one["name"] == names.chosen and one["end"] <= names.end]
+    if not known:
+        return None
+    told = max(known, key=lambda one: one["end"])
+    return {
+        "sentences": [
+            (text, (start, end - start), where(book, start)) for text, start, end in told["sentences"]
+        ],
+        "place": where(book, max(0, told["end"] - 1)),
+        "model": told["model"],
+        "newest": told["end"] == names.end,
+    }
 
 
 def columns(mentions: Sequence[tuple[int, int]], end: int) -> list[float]:

@@ -12,7 +12,15 @@ from typing import Any
 
 from app.desk.answer_job import Snapshot
 from app.desk.shelf import StoredReading
-from app.desk.values import AnswerPlace, ComparisonRun, ContextOverflow, ImportedFile, ShownPassage
+from app.desk.values import (
+    AnswerPlace,
+    Aside,
+    ComparisonRun,
+    ContextOverflow,
+    ImportedFile,
+    NamesPanel,
+    ShownPassage,
+)
 from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection
 from app.models.progress import Transfer
@@ -26,7 +34,7 @@ from app.web.answers import AnswerViews
 from app.web.chapters import told_html, tree_html
 from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
-from app.web.names import names_html
+from app.web.names import aside_html, names_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
@@ -131,6 +139,19 @@ def _tree(
     return tree_html(known, card, passage, words=words, selected_chapters=selected_chapters, told=summaries)
 
 
+def _names(
+    known: Document | None,
+    names: NamesPanel,
+    spoiler_limit: int | None,
+    aside: Aside | None,
+    portraits: list[dict[str, Any]],
+    explains: bool,
+) -> str:
+    return names_html(
+        known, names, limited=spoiler_limit is not None, aside=aside, portraits=portraits, explains=explains
+    )
+
+
 def _panel(
     stats: Stats | None,
     running: bool,
@@ -180,7 +201,8 @@ REGIONS: Mapping[str, Region] = {
     "reader": lambda known, passage: reader_html(known, passage),
     "tree": _tree,
     "told": lambda known, passage, summaries: told_html(known, passage, summaries),
-    "names": lambda known, names, spoiler_limit: names_html(known, names, limited=spoiler_limit is not None),
+    "names": _names,
+    "aside": aside_html,
     "found": lambda known, book_search: found_html(known, book_search),
     "marks": lambda known, bookmarks: marks_html(known, bookmarks),
     "spoken": regions.spoken_status,

@@ -49,6 +49,7 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
         "history_version": lambda: parts.history.version,
         "shelf_version": lambda: parts.library.shelf_version,
         "summaries_version": lambda: parts.library.summaries_version,
+        "portraits_version": lambda: parts.library.portraits_version,
         "book": lambda: parts.books.current,
         "card": lambda: (
             parts.cards.of(book, parts.state.spoiler_limit) if (book := parts.books.current) else None
@@ -81,6 +82,8 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "known": lambda book, spoiler_limit: as_known(book, spoiler_limit) if book else None,
         "words": lambda known: section_words(known) if known else [],
         "summaries": lambda known, summaries_version: parts.chapters.summaries(known) if known else {},
+        "portraits": lambda known, portraits_version: library.portraits(known.sha256) if known else [],
+        "explains": lambda model_name: follows_wishes(model_name),
         "reading_mode": lambda notebook, settings, origins: chosen_mode(
             notebook, settings, fixed=origins["reading_mode"] in FIXED_BY
         ),

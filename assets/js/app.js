@@ -164,6 +164,10 @@
     box.dispatchEvent(new Event("input", { bubbles: true }));
     box.focus();
   };
+  window.triforce.type = (text) => {           // over the middle the panel would hide the box
+    if (document.body.dataset.panel) toggleDrawer("panel", false, { focus: false });
+    type(text);
+  };
   const marked = (item) => {                   // a browser draws what stands before an item: it is no text
     const list = item.parentElement;
     const at = [...list.children].indexOf(item);

@@ -122,12 +122,16 @@
   };
 
   const mark = ({ words, start }) => { send({ act: "mark", offset: start.dataset.offset, text: words }); hide(); };
+  const explain = ({ words, start }, id) => { send({ act: "explain", id, offset: start.dataset.offset, text: words }); hide(); };
+  const askAbout = ({ words }, about) => { hide(); getSelection().removeAllRanges(); window.triforce.type(`${about.replace("{words}", words)}\n`); };
   document.addEventListener("mousedown", (event) => { if (event.target.closest?.(".selected")) event.preventDefault(); });
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
-    const found = hit("[data-cited], [data-mark]") && selected();
+    const found = hit("[data-cited], [data-mark], [data-explain], [data-ask-about]") && selected();
     if (hit("[data-cited]") && found) cite(found);
     else if (hit("[data-mark]") && found) mark(found);
+    else if (hit("[data-explain]") && found) explain(found, hit("[data-explain]").dataset.explain);
+    else if (hit("[data-ask-about]") && found) askAbout(found, hit("[data-ask-about]").dataset.words);
     else if (hit("[data-size]")) { keep("text", chosen("text", SIZES) + Number(hit("[data-size]").dataset.size)); dress(); }
     else if (hit("[data-lines]")) { keep("lines", chosen("lines", LINES) + Number(hit("[data-lines]").dataset.lines)); dress(); }
   });
@@ -143,8 +147,9 @@
       look();
     } else if (plain && document.body.dataset.tab === "reader" && !typing(event.target) && pane()) {
       if (/^[np]$/.test(event.key)) send({ act: "turn", value: event.key === "n" ? "on" : "back" });
-      const found = /^[bc]$/.test(event.key) && (selected() ?? inSight());
-      if (found) (event.key === "b" ? mark : cite)(found);
+      const found = /^[bce]$/.test(event.key) && (selected() ?? inSight());
+      if (found && event.key === "e") explain(found, "meaning");
+      else if (found) (event.key === "b" ? mark : cite)(found);
     }
   });
 

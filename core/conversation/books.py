@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 from core.conversation.attention_tracker import PassageSpans, stretches
 from core.conversation.reading import ReadingPart, ReadingPlan, ReadingStyle, book_chapters, plan_reading
-from core.conversation.spoiler_guard import SpoilerGuard, allowed_text
+from core.conversation.spoiler_guard import allowed_text
 from core.documents.document import Document, Section
+from core.evidence.allowed_sentences import SpoilerGuard
 from core.evidence.passages import Passage, book_passages
 from core.evidence.support import Evidence
 from core.request import Request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.conversation.spoiler_guard import SpoilerGuard
 from core.documents.document import Document, Section
 from core.events import Delta
+from core.evidence.allowed_sentences import SpoilerGuard
 from core.evidence.support import Evidence
 from core.stats import AnswerStats
 from tests.support.talks import ask, encoded, finished, make

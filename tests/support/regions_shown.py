@@ -11,6 +11,7 @@ from app.desk.search import FoundText, Results
 from app.desk.shelf import StoredReading
 from app.desk.values import (
     AnswerPlace,
+    Aside,
     BookSearch,
     ContextOverflow,
     DiskShortage,
@@ -39,12 +40,13 @@ from app.web.chapters import told_html, tree_html
 from app.web.citations import CitedAnswer, CitedPlace
 from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
-from app.web.names import names_html
+from app.web.names import aside_html, names_html
 from app.web.reader import found_html, marks_html, reader_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
 from app.web.streaming_text import LiveText
 from core.config import Settings
+from core.conversation.asides import AsideSentence
 from core.documents.document import Document, Section
 from core.documents.finding import Finder
 from core.events import Loading, Piece, Prefill, ReadingStep, Stats
@@ -75,7 +77,9 @@ ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 
 
 NAMED = Occurrence("person", BAD, (BAD, "x"), ((0, 9), (30, 39)))
-NAMES = NamesPanel(open=True, end=59, found=(NAMED,), chosen=BAD)
+NAMES = NamesPanel(open=True, end=50, found=(NAMED,), chosen=BAD)
+ASIDE = Aside(1, "meaning", BAD, (0, 9), 50, (AsideSentence(BAD),))
+PORTRAIT = {"name": BAD, "end": 40, "model": BAD, "sentences": [[BAD, 0, 9]]}
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
 
 
@@ -210,7 +214,10 @@ def every_region() -> list[str]:
         tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(), told=(1,)),
         told_html(BOOK, ShownPassage(), {1: BAD}),
         marks_html(BOOK, (MARK,)),
-        names_html(BOOK, NAMES, limited=False),
+        names_html(BOOK, NAMES, limited=False, explains=True),
+        names_html(BOOK, NAMES, limited=False, aside=replace(ASIDE, kind="person"), portraits=(PORTRAIT,)),
+        aside_html(BOOK, ASIDE),
+        aside_html(BOOK, replace(ASIDE, state="failed", error=BAD, sentences=())),
     ]
 
 
