@@ -56,9 +56,37 @@ SHAPES = {
         "tied": True,
         "family": "gemma3_text",
     },
+    "8B-scaled": {
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "intermediate": 14336,
+        "vocab": 131_072,
+        "family": "ministral3",
+    },
+    "3B-unrotated": {
+        "hidden": 2048,
+        "heads": 16,
+        "kv_heads": 4,
+        "intermediate": 11008,
+        "vocab": 128_256,
+        "tied": True,
+        "family": "smollm3",
+    },
 }
-# what else a configuration says: every other layer has a window
-MORE = {"4B-windows": {"num_hidden_layers": 6, "sliding_window": 1024, "sliding_window_pattern": 2}}
+# what else a configuration says: every other layer has a window, queries grow; one of SmolLM3's four layers
+# is not rotated
+MORE = {
+    "4B-windows": {"num_hidden_layers": 6, "sliding_window": 1024, "sliding_window_pattern": 2},
+    "8B-scaled": {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e6,
+            "original_max_position_embeddings": 16_384,
+            "llama_4_scaling_beta": 0.1,
+        }
+    },
+}
 
 
 class NoWeights:

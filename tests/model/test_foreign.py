@@ -4,6 +4,7 @@ memory.
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 
 from core.errors import UserError
+from core.model.config import load_config
 from core.model.gguf.config import config_of
 from core.model.gguf.folder import describe_file
 from core.model.gguf.reader import MOST_MEMBERS, read_header
+from core.model.shapes import ModelShape
 from core.model.store import untrusted
 from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
@@ -24,6 +27,7 @@ from core.model.store.untrusted import entry_safely
 from core.sandbox.process import Limits
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
+from tests.support.tiny import OTHERS
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +163,39 @@ def test_a_download_is_looked_at_under_the_same_limits(whole, home, monkeypatch)
     monkeypatch.setattr("core.model.gguf.folder.read_header", lambda file: pytest.fail("it was opened here"))
     with pytest.raises(UserError, match="damaged, or built to do harm"):
         model_folder(entry, lambda stage, fraction: None)
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_a_file_of_layers_of_other_kinds_is_described_and_loads(tmp_path, home, family):
+    """As `use FILE` and the search for files have it: in a process of its own, tokenizer and all."""
+    file = write_gguf(tmp_path / "mine-Q8_0.gguf", wide(family), "Q8_0")
+    found, checkpoint = entry_safely(file), ModelShape.from_hf_config(wide(family).config.to_dict())
+    kinds = ("family", "windowed", "window", "kv_heads", "head_dim", "layers", "native_context")
+    assert [getattr(found.shape, one) for one in kinds] == [getattr(checkpoint, one) for one in kinds]
+    assert (found.name, found.folder) == ("mine-Q8_0", file)
+    assert load_config(model_folder(find(str(file)), lambda *_: None)).family == family
+
+
+@pytest.mark.parametrize("source", ["file", "folder"])
+@pytest.mark.parametrize(
+    "kind", ["clip", "whisper", "siglip_vision_model", "qwen3_moe", "mixtral", "gpt_oss"]
+)
+def test_towers_and_experts_are_refused_with_what_runs(tmp_path, kind, source):
+    """What sees, what hears, and mixtures of experts, by the name of their kind."""
+    if source == "file":
+        path = tmp_path / "odd.gguf"
+        writer = gguf.GGUFWriter(path, kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+    else:
+        path = tmp_path / "odd"
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps({"model_type": kind, "num_local_experts": 8}))
+    with pytest.raises(
+        UserError, match=f"odd is of type “{kind}”; only llama, .*gemma3_text, smollm3 run here"
+    ):
+        find(str(path))
 
 
 @pytest.mark.parametrize(("family", "said"), [("gemma4", "only"), ("phi3", "only")])
