@@ -80,7 +80,6 @@ _OWN_NOTES = re.compile(r"\s*\[?\(?(\d{1,4}|[*†‡§])\)?\]?\s*\Z")
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*", re.I)
 _DECLARED_ENTITY = re.compile(r"<!ENTITY\s+(?:%\s+)?([\w.-]+)")
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
-_SPACES = re.compile(r"[\t\r\n\f ]{2,}|[\t\r\n\f]")
 _NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
 _EMPTY = re.compile(
     r"<(title|script|style|textarea|iframe|noscript|a|span|div|p|i|b|em|strong)\b"
@@ -303,7 +302,12 @@ class _Walker:
     def _text(self, text: str | None) -> None:
         if text:
             self._plain |= not self._bold and not text.isspace()
-            self._parts.append(text if self._pre else _SPACES.sub(" ", text))
+            self._parts.append(text if self._pre else _on_one_line(text))
+
+
+def _on_one_line(text: str) -> str:
+    """The text without line ends; `paragraph` makes one space of several."""
+    return text.replace("\n", " ").replace("\r", " ").replace("\t", " ").replace("\f", " ")
 
 
 def _tag(element: etree._Element) -> str:

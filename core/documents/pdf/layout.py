@@ -65,13 +65,12 @@ def page_layout(
     pieces, notes = _footnotes(pieces, body)
     gutter = _gutter(pieces)
     if gutter is None and pieces and _begins_inside(pieces) >= _MIN_COLUMN_LINES:
+        own = file_order(pieces)
+        if lists_side_by_side(own) and not all(map(_like_text, own)):
+            return PageLayout(tuple(_region(column, 0.0) for column in own), notes)
         gutter = _gutter(
             [piece for piece in pieces if abs(piece.size - body) < 0.08 * body and _has_words(piece)]
         )
-    if gutter is None and pieces and _begins_inside(pieces) >= _MIN_COLUMN_LINES:
-        own = file_order(pieces)
-        if lists_side_by_side(own):
-            return PageLayout(tuple(_region(column, 0.0) for column in own), notes)
     if gutter is None:
         gutter = next((hint for hint in gutters if _fits_gutter(pieces, hint)), None)
     columns = [merged_pieces(column) for column in _columns(pieces, gutter) if column]

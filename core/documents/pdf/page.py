@@ -252,6 +252,8 @@ class PageText:
 
     def _letter(self, begin: int, end: int, near: int) -> int:
         """The index of a letter at or after `near`, else of any character."""
+        if self._chars[near].isalpha():
+            return near
         return next((index for index in range(near, end) if self._chars[index].isalpha()), near)
 
     def _readable(self, text: str, begin: int, y: float, size: float) -> str:
@@ -338,9 +340,10 @@ class PageText:
         size = self._size(self._letter(begin, end, begin)) or 10.0
         for index in range(begin + 1, end - 1):
             if self._chars[index] == " " and self._chars[index - 1] != " " and self._chars[index + 1] != " ":
-                gap = self._origin(index + 1)[0] - self._right_edge(index - 1)
-                if RTL.match(self._chars[index - 1]) and RTL.match(self._chars[index + 1]):
-                    gap = self._origin(index - 1)[0] - self._right_edge(index + 1)
+                before, after = self._origin(index - 1)[0], self._origin(index + 1)[0]
+                if after - before <= _GAP_SIZES * size:
+                    continue  # with the width of the character before it, already
+                gap = after - self._right_edge(index - 1)
                 if gap > _GAP_SIZES * size:
                     found.append(index)
         return found
@@ -387,8 +390,11 @@ def _reads_leftwards(text: str) -> bool:
 
 def merged_pieces(pieces: list[LinePiece]) -> list[LinePiece]:
     """Pieces on one baseline (a raised mark, a table cell) as one line, from top to bottom."""
+    ordered = sorted(pieces, key=lambda line: -line.y)
+    if not any(map(_level, ordered, ordered[1:])):
+        return ordered
     result: list[list[LinePiece]] = []
-    for piece in sorted(pieces, key=lambda line: -line.y):
+    for piece in ordered:
         group = result[-1] if result else None
         if group and _same_line(group, piece):
             group.append(piece)
@@ -397,9 +403,13 @@ def merged_pieces(pieces: list[LinePiece]) -> list[LinePiece]:
     return [_as_one(group) for group in result]
 
 
+def _level(line: LinePiece, other: LinePiece) -> bool:
+    return abs(line.y - other.y) <= 0.45 * max(line.size, other.size)
+
+
 def _same_line(group: list[LinePiece], piece: LinePiece) -> bool:
     largest = max(group, key=lambda line: line.size)
-    if abs(largest.y - piece.y) > 0.45 * max(largest.size, piece.size):
+    if not _level(largest, piece):
         return False
     # beside each other, not one above the other in a tight setting
     return all(piece.x0 >= other.x1 - 2 or piece.x1 <= other.x0 + 2 for other in group)

@@ -268,7 +268,8 @@ def _structure(
         reader = pypdf.PdfReader(io.BytesIO(data))
         if reader.is_encrypted:
             reader.decrypt(password or "")
-        labels = tuple(reader.page_labels)
+        labeled = "/PageLabels" in reader.root_object  # else it would walk all pages to number them from 1
+        labels = tuple(reader.page_labels) if labeled else ()
         plain = tuple(str(number + 1) for number in range(len(labels)))
         return _outline(reader), labels if len(labels) == len(pdf) and labels != plain else ()
     except _PYPDF_ERRORS as error:
