@@ -54,6 +54,7 @@ _TALK = (
 _WINDOWS = ("tests/cache/test_windows.py",)
 _SEQUENCES = ("tests/test_reopen.py", "tests/test_random_sequences.py")
 _CATALOGUE = ("tests/model/test_catalogue.py",)
+_STATES = ("tests/cache/test_states.py",)
 _FAMILIES = ("tests/model/test_llama.py", "tests/model/test_families.py")
 _SAID = ("tests/text/test_messages.py",)
 _SHOWN = ("tests/app/test_shown_words.py",)
@@ -138,7 +139,7 @@ SLIPS = (
     Slip("core/cache/snapshot.py", 'if facts["model"] != self._key:', "if False:", _SNAPSHOT),
     Slip(
         "core/cache/snapshot.py",
-        "if len(ids) - stored <= (0 if self._windows else _NEARLY):",
+        "if len(ids) - stored <= (0 if self._layered else _NEARLY):",
         "if len(ids) - stored <= 1 << 20:",
         _SNAPSHOT,
     ),
@@ -180,9 +181,25 @@ SLIPS = (
     ),
     Slip("core/cache/windows.py", "end - window, end)", "end - window - 1, end)", _WINDOWS),
     Slip("core/cache/windows.py", "part(q[:-1].flip(0), keys", "part(q[:-1], keys", _WINDOWS),
-    Slip("core/cache/layered.py", "        self._follow(length)\n", "", _WINDOWS),
-    Slip("core/cache/layered.py", "self.windows.put_back(self._before)", "pass", _WINDOWS),
-    Slip("core/cache/layered.py", "self.windows.put_back(self._remembered)", "pass", _WINDOWS),
+    Slip("core/cache/layered_retrieval.py", "        self._follow(length)\n", "", _WINDOWS),
+    Slip("core/cache/layered.py", "self.side.put_back(self._before)", "pass", _WINDOWS),
+    Slip(
+        "core/cache/layered.py",
+        "kept.end == length:\n                self.side.put_back(kept)",
+        "kept.end == length:\n                pass",
+        _WINDOWS,
+    ),
+    Slip("core/cache/states.py", "if self._tip_ends[place] != start:", "if False:", _STATES),
+    Slip("core/cache/states.py", "if self._tip_ends[place] == length:", "if True:", _STATES),
+    Slip("core/cache/states.py", "self._step(place, tip, range(first))", "pass", _STATES),
+    Slip("core/cache/states.py", "0 if at % size else", "0 if (at - start) % size else", _STATES),
+    Slip("core/cache/states.py", "self._states.copy_(source._states)", "pass", _STATES),
+    Slip("core/cache/layered.py", "if one.end <= length]\n", "]\n", _STATES),
+    Slip("core/cache/side_files.py", 'facts["model"] == model_key and ', "", ("tests/test_reopen.py",)),
+    Slip("core/model/delta.py", "rows[tap : tap + n,", "rows[tap - 1 : tap - 1 + n,", _FAMILIES),
+    Slip("core/model/delta.py", "part.repeat(1, ", "part.repeat_interleave(dim=1, repeats=", _FAMILIES),
+    Slip("core/model/value_heads.py", "shared).T.reshape", "shared).reshape", _FAMILIES),
+    Slip("core/model/families.py", ' and "linear_attn" not in name', "", _FAMILIES),
     Slip("core/cache/layered.py", "length = min(length, self._held)", "", ("tests/test_reopen.py",)),
     Slip(
         "core/cache/windows.py",
@@ -193,7 +210,7 @@ SLIPS = (
     Slip("core/engine.py", "context.cache.remember()", "pass", ("tests/test_reopen.py",)),
     Slip("core/cache/windows.py", "base - self.base : end - self.base", ": end - base", _WINDOWS),
     Slip("core/cache/windows.py", "self._bases = [kept.base] * self._shape.layers", "pass", _WINDOWS),
-    Slip("core/cache/snapshot.py", "into.put_windows(kept)", "pass", _SEQUENCES),
+    Slip("core/cache/snapshot.py", "into.put_side(kept)", "pass", _SEQUENCES),
     Slip("core/model/gguf/size_estimates.py", "else _NARROWER[kind]", "else kind", _CATALOGUE),
     Slip("core/model/loader.py", "found = found.float() + 1", "found = found.float()", _FAMILIES),
     Slip("core/model/loader.py", "times=config.query_scale", "times=1.0", _FAMILIES),

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.cache import snapshot
 from core.cache.disk import BLOCK_TOKENS
+from core.cache.side_files import save_side
 from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round
@@ -26,6 +28,7 @@ REPO = Path(__file__).resolve().parent.parent
 PARAMS = Params(temperature=0.8, top_p=0.95, max_new_tokens=16, seed=3)
 BOOK = torch.randint(0, VOCAB, (1500,), generator=torch.Generator().manual_seed(5)).tolist()
 QUESTION = [5, 6, 7, 8]
+LAYERED = ("gemma3_text", "qwen3_5_text")  # whose layers do not all see every token
 
 
 def ask(
@@ -48,56 +51,83 @@ def save(made: Engine, context: Context, should_stop: Callable[[], bool] = lambd
     made.save(context, should_stop=should_stop)
 
 
+@pytest.mark.parametrize("family", LAYERED)
 @pytest.mark.parametrize("mode", ["triforce", "autoregressive"])
 @pytest.mark.parametrize("offloaded", [False, True], ids=["here", "away"])
-def test_a_model_with_windows_goes_on_from_disk_and_over_another_question(
-    tmp_path, mode: str, offloaded: bool
+def test_a_model_of_unlike_layers_goes_on_from_disk_and_over_another_question(
+    tmp_path, mode: str, offloaded: bool, family: str
 ):
-    """Rows of windows are stored with the rest; a second question behind the same book begins where the first
-    one did, and says what a fresh engine says.
+    """Windows and states are stored with the rest; a second question behind the same book begins where the
+    first one did, and says what a fresh engine says.
     """
     params = replace(PARAMS, mode=mode)
-    made = reopened(tmp_path, family="gemma3_text", offloaded=offloaded)
+    made = reopened(tmp_path, family=family, offloaded=offloaded)
     answer, _, _, context = ask(made, params)
     save(made, context)
     other, _, end, _ = ask(made, params, ids=[*BOOK, 9, 10, 11], context=context)
     assert end.stats.reused_tokens == len(BOOK)
     for ids, wanted in ((None, answer), ([*BOOK, 9, 10, 11], other)):
-        again, _, end, _ = ask(reopened(tmp_path, family="gemma3_text", offloaded=offloaded), params, ids=ids)
+        again, _, end, _ = ask(reopened(tmp_path, family=family, offloaded=offloaded), params, ids=ids)
         assert (again, end.stats.snapshot_tokens) == (wanted, len(BOOK))
-        fresh = reopened(tmp_path / "empty", family="gemma3_text", offloaded=not offloaded)
+        fresh = reopened(tmp_path / "empty", family=family, offloaded=not offloaded)
         assert (
             ask(fresh, replace(params, temperature=0.0), ids=ids)[0]
             == ask(made, replace(params, temperature=0.0), ids=ids, context=context)[0]
         )
 
 
-@pytest.mark.parametrize("harm", ["gone", "damaged"])
-def test_where_windows_are_lacking_on_disk_the_book_is_read_anew(tmp_path, harm: str):
-    made = reopened(tmp_path, family="gemma3_text")
+@pytest.mark.parametrize("family", LAYERED)
+@pytest.mark.parametrize("harm", ["gone", "damaged", "another model's"])
+def test_where_windows_or_states_are_lacking_on_disk_the_book_is_read_anew(tmp_path, harm: str, family: str):
+    made = reopened(tmp_path, family=family)
     answer, _, _, context = ask(made)
     save(made, context)
     (file,) = tmp_path.rglob("windows-*.kv")
     if harm == "gone":
         file.unlink()
-    else:
+    elif harm == "damaged":
         data = bytearray(file.read_bytes())
         data[-40] ^= 1
         file.write_bytes(data)
-    again, _, end, _ = ask(reopened(tmp_path, family="gemma3_text"))
+    else:
+        save_side(file, "another model", context.cache.kept_side(len(BOOK)))
+    again, _, end, _ = ask(reopened(tmp_path, family=family))
     assert (again, end.stats.snapshot_tokens) == (answer, 0)
 
 
-def test_a_book_of_a_model_with_windows_that_was_loaded_in_part_is_as_it_was(tmp_path):
-    """Rows without what windows held at their end are no place to go on from."""
-    made = reopened(tmp_path, family="gemma3_text")
+@pytest.mark.parametrize("family", LAYERED)
+def test_of_a_long_text_that_goes_on_a_place_to_go_on_from_is_stored(tmp_path, monkeypatch, family: str):
+    """While it is read: after a crash, it goes on from there, and says the same."""
+    monkeypatch.setattr(snapshot, "_SIDE_TOKENS", BLOCK_TOKENS)
+    answer = ask(reopened(tmp_path / "first", family=family))[0]
+    (tmp_path / "first").rename(tmp_path / "second")
+    again, _, end, _ = ask(reopened(tmp_path / "second", family=family))
+    assert (again, end.stats.snapshot_tokens) == (answer, BLOCK_TOKENS)
+
+
+@pytest.mark.parametrize("family", LAYERED)
+def test_a_book_of_a_model_of_unlike_layers_that_was_loaded_in_part_is_as_it_was(tmp_path, family: str):
+    """Rows without what stood beside them at their end are no place to go on from."""
+    made = reopened(tmp_path, family=family)
     answer, _, _, context = ask(made)
     save(made, context)
-    other = reopened(tmp_path, family="gemma3_text")
+    other = reopened(tmp_path, family=family)
     looks = iter([False])  # before the first block; then somebody stops it
     _, _, end, context = ask(other, should_stop=lambda: next(looks, True))
     assert (end.reason, context.cache.length, context.ids) == ("user", 0, [])
     assert ask(other, context=context)[0] == answer
+
+
+@pytest.mark.parametrize("family", LAYERED)
+def test_after_a_turn_that_was_taken_back_a_book_is_not_read_again(tmp_path, family: str):
+    """Nor after one that goes on: what was said is behind a rollback where a prompt differs from it."""
+    made, params = reopened(tmp_path, family=family), replace(PARAMS, temperature=0.0)
+    said, _, _, context = ask(made, params)
+    first = [*BOOK, *QUESTION]
+    for ids in ([*first, *said, 9, 10], [*first, *said[:3], 11], [*BOOK, 12, 13]):
+        found, _, end, _ = ask(made, params, ids=ids, context=context)
+        assert end.stats.reused_tokens >= len(BOOK)
+        assert found == ask(reopened(tmp_path / "none", family=family), params, ids=ids)[0]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,7 +12,7 @@ import torch
 from core import paths
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
-from core.cache.layered import LayeredKVCache, with_windows
+from core.cache.layered import LayeredKVCache, with_side
 from core.cache.offloaded import OffloadedKVCache, host_pieces
 from core.cache.segment import SegmentSizes
 from core.config import Settings
@@ -106,11 +106,11 @@ class CacheFactory:
                 _CPU_BLOCK_TOKENS if plan.device == "cpu" else tokens, plan.retrieval_chunk
             )
             how = {"block_tokens": block_tokens, "dtype": kv_type(plan)}
-            return with_windows(
+            return with_side(
                 shape, FullKVCache(shape.of_full, tokens, self._backend, **how), room=WINDOW_ROOM
             )
         how = {"staging_blocks": plan.staging_blocks, "swept": self._swept(tokens, plan)}
-        return with_windows(
+        return with_side(
             shape, OffloadedKVCache(shape.of_full, tokens, self._backend, **sizes, **how), room=WINDOW_ROOM
         )
 

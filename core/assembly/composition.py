@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
+
+import torch
 
 from core.assembly.cache_factory import slack
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
-from core.cache.layered import LayeredRetrievalKVCache, retrieval_over
+from core.cache.layered_retrieval import LayeredRetrievalKVCache, retrieval_over
+from core.cache.layered_streaming import LayeredStreamingKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.decoding.context import Context
@@ -70,11 +74,11 @@ class Composer:
         if self._plan.cuda_graphs == "off":
             return ()
         try:
-            if not self._model.config.kv_shape.windowed:  # whose rows do not lie in one store
+            if not self._model.config.kv_shape.beside:  # whose rows do not lie in one store
                 self._middle_passes = self._recorded(
                     "middle", self._middle_model, self._rehearsed_retrieval(), measured
                 )
-            if self._draft is not None:
+            if self._draft is not None and self._draft.config.kv_shape.states is None:
                 self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
         except RuntimeError as error:
             if not self._model.backend.out_of_memory(error):
@@ -236,16 +240,28 @@ class Composer:
             store=store,
         )
 
-    def _streaming(self, model: LlamaModel, store: KVStore | None = None) -> StreamingKVCache:
-        return StreamingKVCache(
-            model.config.kv_shape,
-            model.backend,
-            model.rope.rotate,
+    def _streaming(
+        self, model: LlamaModel, store: KVStore | None = None
+    ) -> StreamingKVCache | LayeredStreamingKVCache:
+        return streaming_cache(
+            model,
             sinks=self._plan.draft_sinks,
             window=self._plan.draft_window,
             slack=slack(self._plan),
             store=store,
         )
+
+
+def streaming_cache(model: LlamaModel, **how: Any) -> StreamingKVCache | LayeredStreamingKVCache:
+    """A streaming cache for this model; see StreamingKVCache. Layers with a window are as others in it."""
+    shape = model.config.kv_shape
+    if shape.states is None:
+        return StreamingKVCache(shape, model.backend, model.rope.rotate, **how)
+
+    def rotate(place: int, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return model.rope.rotate(shape.seeing_all[place], x, positions)
+
+    return LayeredStreamingKVCache(shape, StreamingKVCache(shape.of_full, model.backend, rotate, **how))
 
 
 def _costs(plan: Plan, context_tokens: int) -> Costs:

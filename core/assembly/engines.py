@@ -137,8 +137,7 @@ def _snapshots(
     return SnapshotStore(
         kept,
         json.dumps(key),
-        model.config.kv_shape.of_full,
+        model.config.kv_shape,
         kv_type(plan),
         quota_bytes=quota_bytes(settings.snapshot_quota_gb, root),
-        windows=bool(model.config.kv_shape.windowed),
     )

@@ -20,9 +20,21 @@ from core.backend.shared.kv_rows import as_rows, row_bytes, row_width
 
 
 @dataclass(frozen=True, slots=True)
+class StateShape:
+    """Layers that keep a state of a fixed size instead of keys and values. `size` of one state; `width`:
+    numbers that a token leaves until it is final; `tail`: tokens before it of which a token sees these.
+    """
+
+    layers: tuple[int, ...]
+    size: tuple[int, int, int]  # heads, and the two sides of each one's matrix
+    width: int
+    tail: int
+
+
+@dataclass(frozen=True, slots=True)
 class KVShape:
     """The sizes that decide how large a token's keys and values are. `windowed`: the layers in which a token
-    sees the last `window` tokens alone, itself among them.
+    sees the last `window` tokens alone, itself among them. `states`: of the layers that have none.
     """
 
     layers: int
@@ -30,16 +42,22 @@ class KVShape:
     head_dim: int
     window: int = 0
     windowed: tuple[int, ...] = ()
+    states: StateShape | None = None
+
+    @property
+    def beside(self) -> tuple[int, ...]:
+        """The layers in which a token does not see every token before it."""
+        return self.windowed if self.states is None else self.states.layers
 
     @property
     def seeing_all(self) -> tuple[int, ...]:
         """The layers in which a token sees every token before it."""
-        return tuple(layer for layer in range(self.layers) if layer not in self.windowed)
+        return tuple(layer for layer in range(self.layers) if layer not in self.beside)
 
     @property
     def of_full(self) -> KVShape:
         """Of the layers that see every token, alone."""
-        return KVShape(self.layers - len(self.windowed), self.kv_heads, self.head_dim)
+        return KVShape(self.layers - len(self.beside), self.kv_heads, self.head_dim)
 
     @property
     def of_windows(self) -> KVShape:
@@ -57,6 +75,24 @@ class InPlaceRows(NamedTuple):
     store: KVStore  # on the device
     start: int  # the first new row
     sums: ScoreRequest | None = None  # asked of its attention
+
+
+class Recurrence(Protocol):
+    """What a layer with a state computes, row by row, and of many rows `step_rows` at once."""
+
+    step_rows: int
+
+    def step(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """One token: `rows` [tail + 1, width] ends with its own; changes `state` in place, fp32 of the
+        shape's size. Returns fp32 [heads, columns of the state].
+        """
+        ...
+
+    def steps(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Tokens whose number is a multiple of `step_rows`, likewise: `rows` [tail + tokens, width]. Returns
+        [tokens, heads, columns of the state]. Other bits than `step` gives.
+        """
+        ...
 
 
 class KVCache(Protocol):
@@ -83,6 +119,15 @@ class KVCache(Protocol):
         q [n, heads, head_dim] rotated; k, v [n, kv_heads, head_dim] (k rotated unless `rotates_on_read`).
         Returns [n, heads, head_dim]. `offset` lets one layer take several chunks of a segment before
         `advance`.
+        """
+        ...
+
+    def recur(
+        self, layer: int, rows: torch.Tensor, recurrence: Recurrence, *, offset: int = 0
+    ) -> torch.Tensor:
+        """As `attend`, of a layer with a state: `rows` [n, width] is what the recurrence makes of tokens
+        length + offset ... Returns [n, heads, columns of the state]. A cache of a model without such layers
+        lacks this verb.
         """
         ...
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 1024  # of a book in one file
 SUFFIX, PART = ".kv", ".part"
-WINDOWS = "windows-"  # how the names of files begin that hold no block
+WINDOWS = "windows-"  # how names begin of files that hold no block, but windows or states
 RESERVE_BYTES = 2 * GB  # stays free on the disk whatever the quota says
 # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
 _AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB

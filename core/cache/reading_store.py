@@ -32,7 +32,7 @@ class ReadingStore:
             if self._spent + self._last > _SHARE * reading:
                 return
             whole = ids[: (self._blocks + 1) * BLOCK_TOKENS]
-            if not self._store.save(self._book_id, whole, source, should_stop=should_stop):
+            if not self._store.save(self._book_id, whole, source, whole=False, should_stop=should_stop):
                 return
             self._blocks += 1
             self._last = self._clock() - began

@@ -7,9 +7,10 @@ begin alike share their blocks, and more of a text is appended without touching 
 of a text is shorter; one that continues it replaces it.
 
 A block file is [layers][k, v][kv_heads][tokens][width], the shared layout with one block, and behind it what
-it is: model, format of the rows, ids and a checksum per layer. Of a model with windows these are the layers
-that see every token; what its windows held at a text's end is a file beside the last block, and a text goes
-on from such an end alone. What does not add up is deleted and counts as not stored; it is never used.
+it is: model, format of the rows, ids and a checksum per layer. Of a model with windows or states these are
+the layers that see every token; what stood beside them at a text's end, and every 32,768 tokens before, is a
+file beside the block that ends there, and a text goes on from such a place alone. What does not add up is
+deleted and counts as not stored; it is never used.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ import torch
 from core.backend.shared.kv_rows import row_format, row_width
 from core.cache.base import KVShape
 from core.cache.disk import BLOCK_TOKENS, SUFFIX, WINDOWS, SnapshotFolder, part_of, touch
-from core.cache.window_files import load_windows, save_windows
+from core.cache.side_files import Kept, load_side, save_side
+from core.cache.states import KeptStates
 from core.cache.windows import KeptWindows
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ log = logging.getLogger(__name__)
 _NEARLY = 32
 _MAGIC = b"TFKVSNP1"
 _END = struct.Struct("<II8s")  # bytes of the description, its CRC-32, magic
+_SIDE_TOKENS = 32 * BLOCK_TOKENS  # after so many, windows and states are kept of a text that goes on
 _ROOT = "0" * 24  # the hash of no ids
 _MOST_DESCRIPTION = 1 << 20
 
@@ -56,11 +59,11 @@ class SnapshotSource(Protocol):
         ...
 
 
-class WindowedSource(SnapshotSource, Protocol):
-    """One of a model with windows, of which it tells what they held, and is told."""
+class LayeredSource(SnapshotSource, Protocol):
+    """One of a model with windows or states, of which it tells what they held, and is told."""
 
-    def kept_windows(self, length: int) -> KeptWindows | None: ...
-    def put_windows(self, kept: KeptWindows) -> None: ...
+    def kept_side(self, length: int) -> Kept | None: ...
+    def put_side(self, kept: Kept) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +87,12 @@ class SnapshotStore:
     """
 
     def __init__(
-        self,
-        folder: SnapshotFolder,
-        model_key: str,
-        shape: KVShape,
-        dtype: torch.dtype,
-        *,
-        quota_bytes: int,
-        windows: bool = False,
+        self, folder: SnapshotFolder, model_key: str, shape: KVShape, dtype: torch.dtype, *, quota_bytes: int
     ) -> None:
-        self.folder, self._windows = folder, windows
+        """`shape`: of the model. Beside what sees every token, its blocks hold nothing."""
+        self.folder, self._layered = folder, bool(shape.beside)
+        self._side_kind = KeptWindows if shape.states is None else KeptStates
+        shape = shape.of_full
         self._key, self._shape, self._dtype, self._quota_bytes = model_key, shape, dtype, quota_bytes
 
     @property
@@ -126,12 +125,12 @@ class SnapshotStore:
                 continue
             try:
                 self._read(block, into, max(start, block.start))
-                if self._windows and block is chain[-1]:
+                if self._layered and block is chain[-1]:
                     touch([self._beside(block)])
-                    kept = load_windows(self._beside(block), self._key)
+                    kept = load_side(self._beside(block), self._key, self._side_kind)
                     if kept is None or kept.end != end:
-                        raise _Unusable("what windows held is not there")
-                    into.put_windows(kept)
+                        raise _Unusable("what stood beside it is not there")
+                    into.put_side(kept)
             except (OSError, _Unusable) as error:
                 _refuse(block.path, error)
                 return
@@ -143,17 +142,19 @@ class SnapshotStore:
         ids: Sequence[int],
         source: SnapshotSource,
         *,
+        whole: bool = True,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Appends what is not yet stored of the first rows of `source`, whose tokens are `ids`.
+        """Appends what is not yet stored of the first rows of `source`, whose tokens are `ids`; `whole`: the
+        text ends with them.
 
         Returns whether there is nothing left to do: all is stored, or it cannot be. `should_stop` is asked
         between layers; False means that a later call goes on from the last whole block.
         """
         try:
             done = self._append(book_id, ids, source, should_stop)
-            if done and self._windows:
-                self._keep_windows(book_id, ids, source)
+            if done and self._layered and (whole or len(ids) % _SIDE_TOKENS == 0):
+                self._keep_side(book_id, ids, source)
             return done
         except OSError as error:
             log.warning("the KV snapshot of a book cannot be stored: %s", error)
@@ -162,11 +163,11 @@ class SnapshotStore:
     # ---- finding -------------------------------------------------------------------------------------------
 
     def _usable(self, book_id: str, ids: Sequence[int]) -> list[_Block]:
-        """The stored blocks that an answer can go on from: of a model with windows, up to the last one at
-        whose end these were kept.
+        """The stored blocks that an answer can go on from: of a model with windows or states, up to the last
+        one at whose end these were kept.
         """
         chain = self._chain(book_id, ids)
-        while self._windows and chain:
+        while self._layered and chain:
             last = chain[-1]
             if last.common == len(last.ids) and self._beside(last).is_file():
                 break
@@ -175,19 +176,19 @@ class SnapshotStore:
 
     @staticmethod
     def _beside(block: _Block) -> Path:
-        """Where windows at the end of a block are kept."""
+        """Where windows or states at the end of a block are kept."""
         return block.path.with_name(f"{WINDOWS}{block.path.name.partition('-')[2]}")
 
-    def _keep_windows(self, book_id: str, ids: Sequence[int], source: WindowedSource) -> None:
+    def _keep_side(self, book_id: str, ids: Sequence[int], source: LayeredSource) -> None:
         """Those at the end of `ids`, where `source` still knows them."""
         chain = self._chain(book_id, ids)
         if _length(chain) < len(ids) or chain[-1].common < len(chain[-1].ids):
             return
         path = self._beside(chain[-1])
-        kept = None if path.is_file() else source.kept_windows(len(ids))
+        kept = None if path.is_file() else source.kept_side(len(ids))
         paths = [block.path for block in chain]
         if kept and self.folder.make_room(kept.nbytes, quota_bytes=self._quota_bytes, keep=paths):
-            save_windows(path, self._key, kept)
+            save_side(path, self._key, kept)
 
     def _chain(self, book_id: str, ids: Sequence[int]) -> list[_Block]:
         """The stored blocks that hold the longest prefix of `ids`; only of the last one not all rows may be
@@ -289,7 +290,7 @@ class SnapshotStore:
     ) -> bool:
         chain = self._chain(book_id, ids)
         stored = _length(chain)
-        if len(ids) - stored <= (0 if self._windows else _NEARLY):
+        if len(ids) - stored <= (0 if self._layered else _NEARLY):
             touch([block.path for block in chain])
             return True
         if len(ids) * self.bytes_per_token > self._quota_bytes:

@@ -62,9 +62,21 @@ class WindowRows:
         self._bases = [0] * self._shape.layers
 
     def _store(self, capacity: int) -> KVStore:
-        return KVStore(
-            self._shape, capacity, block_tokens=capacity, dtype=self._dtype, device=self._backend.device
-        )
+        with torch.inference_mode(False):  # who goes back does so outside a pass, too
+            return KVStore(
+                self._shape, capacity, block_tokens=capacity, dtype=self._dtype, device=self._backend.device
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.store.nbytes
+
+    def commit(self, length: int) -> None:
+        """Rows below `length` are final: they lie where they are."""
+
+    def fed(self, length: int) -> None:
+        """A segment ends at token `length`."""
 
     @property
     def base(self) -> int:

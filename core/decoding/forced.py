@@ -91,7 +91,7 @@ def select_first(
 ) -> None:
     """Feeds `source` what it lacks of `ids` but the newest, at least the last of them, and lets every lane
     see the end of it, as it would at the end of a prefill."""
-    source.rollback(min(source.length, len(ids) - 2))
+    source.rollback(source.resumable(min(source.length, len(ids) - 2)))
     rest = ids[source.length : -1]
     for _ in model.prefill(
         rest,

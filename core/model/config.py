@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.cache.base import KVShape
+from core.cache.base import KVShape, StateShape
 from core.errors import UserError
 from core.model.families import (
     FAMILIES,
+    DeltaSizes,
     LayerKind,
     LayerKinds,
+    delta_sizes,
     layer_kinds,
     require_family,
     text_config,
@@ -53,6 +55,7 @@ class ModelConfig(Sizes):
     eos_ids: frozenset[int]
     kinds: LayerKinds
     source: Mapping[str, Any]
+    delta: DeltaSizes | None = None
 
     @property
     def identity(self) -> str:
@@ -71,10 +74,18 @@ class ModelConfig(Sizes):
 
     @property
     def kv_shape(self) -> KVShape:
-        """What a cache for this model holds per token."""
+        """What a cache for this model holds per token, and beside its tokens."""
         windowed = tuple(layer for layer, kind in enumerate(self.kinds) if kind.window)
         window = max(kind.window for kind in self.kinds)
-        return KVShape(self.layers, self.kv_heads, self.head_dim, window, windowed)
+        return KVShape(self.layers, self.kv_heads, self.head_dim, window, windowed, self._states)
+
+    @property
+    def _states(self) -> StateShape | None:
+        layers, delta = tuple(at for at, kind in enumerate(self.kinds) if kind.stateful), self.delta
+        if not layers:
+            return None
+        size = (delta.value_heads, delta.key_dim, delta.value_dim)
+        return StateShape(layers, size, width=delta.width, tail=delta.kernel - 1)
 
 
 def load_config(folder: Path) -> ModelConfig:
@@ -107,6 +118,7 @@ def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | 
         eos_ids=frozenset(eos_ids),
         kinds=layer_kinds(source, name),
         source=source,
+        delta=delta_sizes(source),
     )
 
 

@@ -21,10 +21,43 @@ class LayerKind:
     scaled: bool = False  # queries grow with their position: see core.model.rope
     window: int = 0  # a token sees so many, itself among them; 0: all before it
     rope: str = ""  # which of several rotations, by its key in rope_parameters
+    # a gated delta rule: a state instead of keys and values; not in repr, which is part of what is on disk
+    stateful: bool = field(default=False, repr=False)
 
 
 LayerKinds = tuple[LayerKind, ...]
-FULL, SLIDING = "full_attention", "sliding_attention"  # in layer_types
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"  # in layer_types
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSizes:
+    """What a layer with a gated delta rule measures. `kernel`: rows that its convolution sees."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+
+    @property
+    def values(self) -> int:
+        """Numbers of the values of one token."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def channels(self) -> int:
+        """Numbers of one token that pass through the convolution: queries, keys and values."""
+        return 2 * self.key_heads * self.key_dim + self.values
+
+    @property
+    def width(self) -> int:
+        """Numbers that a token leaves until it is final: the channels, and two for each value head."""
+        return self.channels + 2 * self.value_heads
+
+    @property
+    def state(self) -> int:
+        """Numbers of one state."""
+        return self.value_heads * self.key_dim * self.value_dim
 
 
 def _alike(config: Mapping[str, Any]) -> LayerKinds:
@@ -69,6 +102,35 @@ def _sliding(config: Mapping[str, Any]) -> LayerKinds:
     return tuple(kinds[one] for one in types)
 
 
+def _gated_delta(config: Mapping[str, Any]) -> LayerKinds:
+    """Qwen3.5: a state instead of a cache in most layers, by list or all but every so many."""
+    types = config.get("layer_types")
+    if types is None:
+        every = int(config.get("full_attention_interval") or 4)
+        types = [FULL if (layer + 1) % every == 0 else LINEAR for layer in range(_layers(config))]
+    if FULL not in types:
+        raise ValueError("no layer has full attention")
+    kinds = {FULL: LayerKind(), LINEAR: LayerKind(rotated=False, stateful=True)}
+    return tuple(kinds[one] for one in types)
+
+
+def _layers(config: Mapping[str, Any]) -> int:
+    return int(config["num_hidden_layers"])
+
+
+def delta_sizes(config: Mapping[str, Any]) -> DeltaSizes | None:
+    """Of the layers with a gated delta rule; None in a family without such. Raises KeyError, TypeError or
+    ValueError where the configuration does not say them.
+    """
+    if not FAMILIES[config["model_type"]].gated:
+        return None
+    names = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim", "conv_kernel_dim")
+    numbers = [int(config[f"linear_{name}"]) for name in names]
+    if min(numbers) < 1 or numbers[1] % numbers[0]:
+        raise ValueError(f"linear_num_value_heads is {numbers[1]} beside {numbers[0]} key heads")
+    return DeltaSizes(*numbers)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """One row of the table."""
@@ -81,6 +143,8 @@ class Family:
     slides: bool = False  # a sliding window holds wherever one is named, and no such layer runs here
     sandwiched: bool = False  # attention and MLP have a norm behind them, too
     shifted: bool = False  # a checkpoint's norms multiply by 1 + their weights; a GGUF has the sum
+    gated: bool = False  # what attention gives is multiplied by a gate; other layers have a gated delta rule
+    tied_outside: bool = True  # of a checkpoint that also sees pictures, unless it says otherwise
     activation: str = "silu"
     embedding_scaled: bool = False  # by the root of their size
     kinds: Callable[[Mapping[str, Any]], LayerKinds] = _alike
@@ -95,6 +159,23 @@ FAMILIES = {
     ),
     "qwen2": Family(architecture="Qwen2ForCausalLM", gguf="qwen2", biased=True),
     "qwen3": Family(architecture="Qwen3ForCausalLM", gguf="qwen3", normed=True),
+    "qwen3_5_text": Family(
+        architecture="Qwen3_5ForCausalLM",
+        gguf="qwen35",
+        normed=True,
+        shifted=True,
+        gated=True,
+        tied_outside=False,
+        kinds=_gated_delta,
+        defaults={
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_conv_kernel_dim": 4,
+            "head_dim": 256,
+        },
+    ),
     "gemma3_text": Family(
         architecture="Gemma3ForCausalLM",
         gguf="gemma3",
@@ -117,6 +198,11 @@ FAMILIES = {
     "smollm3": Family(architecture="SmolLM3ForCausalLM", gguf="smollm3", paired=True, kinds=_partly_rotated),
 }
 _BY_GGUF = {family.gguf: name for name, family in FAMILIES.items()}
+
+
+def is_shifted(name: str, family: str) -> bool:
+    """Whether a checkpoint's weight multiplies by 1 + what it holds."""
+    return FAMILIES[family].shifted and "norm" in name and "linear_attn" not in name
 
 
 def require_family(family: str, model: str) -> None:
@@ -151,8 +237,10 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = config.get("text_config")
     if not isinstance(inner, Mapping):
         return _completed(config)
-    # transformers ties them unless the outer configuration says otherwise
-    outer = {"tie_word_embeddings": config.get("tie_word_embeddings", True)}
+    # transformers ties them, or not, unless the outer configuration says otherwise
+    family = FAMILIES.get(str(inner.get("model_type", "")))
+    tied = family is None or family.tied_outside
+    outer = {"tie_word_embeddings": config.get("tie_word_embeddings", tied)}
     outer |= {key: config[key] for key in ("eos_token_id", "quantization_config") if config.get(key)}
     return {**_completed(inner), **outer}
 
@@ -182,7 +270,10 @@ def _require_known_layers(config: Mapping[str, Any]) -> None:
         raise ValueError(f"layer_types is no list of {config['num_hidden_layers']} names")
     # a window that holds every position is full attention
     whole = (config.get("sliding_window") or 0) >= int(config.get("max_position_embeddings") or 0)
-    known = {FULL, SLIDING} if whole or FAMILIES[config["model_type"]].kinds is _sliding else {FULL}
+    kinds = FAMILIES[config["model_type"]].kinds
+    known = {FULL, LINEAR} if kinds is _gated_delta else {FULL}
+    if whole or kinds is _sliding:
+        known |= {SLIDING}
     for index, kind in enumerate(types):
         if kind not in known:
             raise ValueError(f"layer_types[{index}] is {kind!r}")

@@ -15,6 +15,7 @@ from core.backend.base import Backend, Linear, RowSource
 from core.backend.shared.transfer import to_device
 from core.cache.base import GraphInputs, KeyHook, KVCache, TargetKVCache
 from core.model.config import ModelConfig
+from core.model.delta import GatedDelta
 from core.model.families import FAMILIES, LayerKind
 from core.model.rope import Rope, Rotation, Rotations, apply
 
@@ -28,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class Layer:
     """One decoder layer's weights, prepared for the backend."""
 
-    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim, or what a gated delta rule takes
     out: Linear
     gate_up: Linear  # hidden -> 2 * intermediate
     down: Linear
@@ -38,6 +39,8 @@ class Layer:
     k_norm: torch.Tensor | None = None
     attention_end_norm: torch.Tensor | None = None  # of what attention gives, and the MLP: Gemma 3
     mlp_end_norm: torch.Tensor | None = None
+    gate: Linear | None = None  # of what heads find, before `out`: Qwen3.5
+    delta: GatedDelta | None = None  # instead of attention
     kind: LayerKind = LayerKind()
 
 
@@ -72,15 +75,16 @@ class LlamaModel:
 
     @cached_property
     def _coarse(self) -> LlamaModel | None:
-        names = ("qkv", "out", "gate_up", "down")
+        names = ("qkv", "out", "gate_up", "down", *(("gate",) if self._layers[0].gate is not None else ()))
         matrices = [getattr(layer, name) for layer in self._layers for name in names]
         found = self.backend.coarse([*matrices, self._head])
         if found is None:
             return None
         *found, head = found
+        of_layers = (found[start : start + len(names)] for start in range(0, len(found), len(names)))
         layers = [
-            replace(layer, **dict(zip(names, found[4 * at : 4 * at + 4], strict=True)))
-            for at, layer in enumerate(self._layers)
+            replace(layer, **dict(zip(names, own, strict=True)))
+            for layer, own in zip(self._layers, of_layers, strict=True)
         ]
         return LlamaModel(
             self.config,
@@ -180,7 +184,8 @@ class LlamaModel:
 
     def _take(self, index: int, layer: Layer, x: torch.Tensor, cache: TargetKVCache, *, offset: int) -> None:
         """The second half."""
-        self._add_attention(layer, x, cache.attended(index, offset, x.shape[0]).flatten(1))
+        found = cache.attended(index, offset, x.shape[0]).flatten(1)
+        self._add_attention(layer, x, self._gated_heads(layer, x, found, torch.sigmoid))
         self._add_mlp(layer, x)
 
     def _layer(
@@ -206,7 +211,7 @@ class LlamaModel:
         x.add_(found)
 
     def _add_mlp(self, layer: Layer, x: torch.Tensor) -> None:
-        found = layer.down(self._gated(layer, x))
+        found = layer.down(self._inner(layer, x))
         if layer.mlp_end_norm is not None:
             found = self._rms(found, layer.mlp_end_norm)
         x.add_(found)
@@ -224,8 +229,21 @@ class LlamaModel:
         """What the heads find, [n, heads * head_dim]. Queries, keys and values are gone when it returns: of a
         chunk of a prefill they are as large as the MLP's rows.
         """
-        mixed = cache.attend(index, *self._heads(layer, x, rotation, cache), offset=offset)
-        return mixed.reshape(x.shape[0], -1)
+        if layer.delta is not None:
+            rows = layer.qkv(self._rms(x, layer.attention_norm))
+            found = self._rms(cache.recur(index, rows, layer.delta, offset=offset), layer.delta.norm)
+            return self._gated_heads(layer, x, found.flatten(1), F.silu)
+        found = cache.attend(index, *self._heads(layer, x, rotation, cache), offset=offset)
+        return self._gated_heads(layer, x, found.reshape(x.shape[0], -1), torch.sigmoid)
+
+    def _gated_heads(
+        self, layer: Layer, x: torch.Tensor, found: torch.Tensor, function: Callable[..., torch.Tensor]
+    ) -> torch.Tensor:
+        """What the heads `found` [n, heads * head_dim], times a function of the gate where there is one."""
+        if layer.gate is None:
+            return found
+        gate = function(layer.gate(self._rms(x, layer.attention_norm)).float())
+        return (found * gate).to(found.dtype)
 
     def _heads(
         self, layer: Layer, x: torch.Tensor, rotation: Rotation, cache: KVCache | GraphInputs
@@ -250,7 +268,7 @@ class LlamaModel:
         k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
         return q, k, heads[:, q_heads + kv_heads :]
 
-    def _gated(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
+    def _inner(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """The MLP's inner rows, [n, intermediate]."""
         gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
         return self._activation(gate).mul_(up)

@@ -19,11 +19,13 @@ from core.backend.shared.quantized import stacked
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.families import FAMILIES
+from core.model.delta import GatedDelta
+from core.model.families import FAMILIES, is_shifted
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.weights import GgufWeights
 from core.model.llama import Layer, LlamaModel
 from core.model.rope import Rope
+from core.model.value_heads import TiledWeights
 from core.model.weight_shapes import require_shapes
 from core.text.words import translated as _
 
@@ -182,6 +184,8 @@ def _model(
     progress: Progress | None = None,
 ) -> LlamaModel:
     report = progress or (lambda stage, fraction: None)
+    if config.delta is not None and not isinstance(weights, GgufWeights):
+        weights = TiledWeights(weights, config.delta)
     layers = []
     for index in range(config.layers):
         layers.append(_layer(index, config, weights, backend))
@@ -276,26 +280,69 @@ def _index(folder: Path) -> dict[str, str]:
 
 
 def _layer(index: int, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> Layer:
-    prefix = f"model.layers.{index}."
-    attention, mlp = prefix + "self_attn.", prefix + "mlp."
-    has_norms, sandwiched = attention + "q_norm.weight" in weights, FAMILIES[config.family].sandwiched
+    prefix, kind = f"model.layers.{index}.", config.kinds[index]
+    mlp, sandwiched = prefix + "mlp.", FAMILIES[config.family].sandwiched
+    mixer = _delta if kind.stateful else _attention
 
-    def norm(name: str, *, there: bool = True, times: float = 1.0) -> torch.Tensor | None:
-        return _norm(name, config, weights, backend, times=times) if there else None
+    def norm(name: str, *, there: bool = True) -> torch.Tensor | None:
+        return _norm(f"{prefix}{name}_layernorm", config, weights, backend) if there else None
 
     return Layer(
-        qkv=_linear(weights, backend, [attention + "q_proj", attention + "k_proj", attention + "v_proj"]),
-        out=_linear(weights, backend, [attention + "o_proj"]),
+        **mixer(prefix, config, weights, backend),
         gate_up=_linear(weights, backend, [mlp + "gate_proj", mlp + "up_proj"]),
         down=_linear(weights, backend, [mlp + "down_proj"]),
-        attention_norm=norm(prefix + "input_layernorm"),
-        mlp_norm=norm(prefix + ("pre_feedforward" if sandwiched else "post_attention") + "_layernorm"),
-        q_norm=norm(attention + "q_norm", there=has_norms, times=config.query_scale),
-        k_norm=norm(attention + "k_norm", there=has_norms),
-        attention_end_norm=norm(prefix + "post_attention_layernorm", there=sandwiched),
-        mlp_end_norm=norm(prefix + "post_feedforward_layernorm", there=sandwiched),
-        kind=config.kinds[index],
+        attention_norm=norm("input"),
+        mlp_norm=norm("pre_feedforward" if sandwiched else "post_attention"),
+        attention_end_norm=norm("post_attention", there=sandwiched),
+        mlp_end_norm=norm("post_feedforward", there=sandwiched),
+        kind=kind,
     )
+
+
+def _attention(
+    prefix: str, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend
+) -> dict[str, Any]:
+    """What a layer has that attends."""
+    own, gated = prefix + "self_attn.", FAMILIES[config.family].gated
+    rows = [_head_rows(config, half) if gated else None for half in (0, 1)]
+    found: dict[str, Any] = {
+        "qkv": _linear(weights, backend, [own + "q_proj", own + "k_proj", own + "v_proj"], rows[0]),
+        "out": _linear(weights, backend, [own + "o_proj"]),
+        "gate": _linear(weights, backend, [own + "q_proj"], rows[1]) if gated else None,
+    }
+    if own + "q_norm.weight" in weights:
+        found["q_norm"] = _norm(own + "q_norm", config, weights, backend, times=config.query_scale)
+        found["k_norm"] = _norm(own + "k_norm", config, weights, backend)
+    return found
+
+
+def _head_rows(config: ModelConfig, half: int) -> torch.Tensor:
+    """Of each head's rows in a projection that has queries and a gate, head by head, those of one half."""
+    return torch.arange(2 * config.heads * config.head_dim).view(config.heads, 2, -1)[:, half].reshape(-1)
+
+
+def _delta(
+    prefix: str, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend
+) -> dict[str, Any]:
+    """What a layer has with a gated delta rule. A GGUF states what its decay comes to."""
+    own = prefix + "linear_attn."
+
+    def there(name: str) -> torch.Tensor:
+        return weights.tensor(own + name).float().to(backend.device)
+
+    decay = there("A_log")
+    return {
+        "qkv": _linear(weights, backend, [own + "in_proj_qkv", own + "in_proj_b", own + "in_proj_a"]),
+        "out": _linear(weights, backend, [own + "out_proj"]),
+        "gate": _linear(weights, backend, [own + "in_proj_z"]),
+        "delta": GatedDelta(
+            sizes=config.delta,
+            convolution=there("conv1d.weight")[:, 0].T.contiguous(),
+            decay=decay if isinstance(weights, GgufWeights) else -decay.exp(),
+            step_bias=there("dt_bias"),
+            norm=there("norm.weight").to(backend.dtype),
+        ),
+    }
 
 
 def _norm(
@@ -303,36 +350,56 @@ def _norm(
 ) -> torch.Tensor:
     """What a norm multiplies by, `times` as much."""
     found = weights.tensor(f"{name}.weight")
-    if FAMILIES[config.family].shifted and not isinstance(weights, GgufWeights):
+    if is_shifted(name, config.family) and not isinstance(weights, GgufWeights):
         found = found.float() + 1
     return (found if times == 1 else found.float() * times).to(backend.device, backend.dtype)
 
 
-def _linear(weights: Weights | GgufWeights, backend: Backend, stems: list[str]) -> Linear:
-    """One product for several stacked matrices [sum of out, in]."""
+def _linear(
+    weights: Weights | GgufWeights, backend: Backend, stems: list[str], rows: torch.Tensor | None = None
+) -> Linear:
+    """One product for several stacked matrices [sum of out, in]; of the first one `rows` alone, int64 [n]."""
     if isinstance(weights, GgufWeights) and any(weights.keeps_codes(stem) for stem in stems):
-        return _in_codes(weights, backend, stems)
-    weight = torch.cat([weights.tensor(f"{stem}.weight") for stem in stems])
+        return _in_codes(weights, backend, stems, rows)
+    parts = [weights.tensor(f"{stem}.weight") for stem in stems]
+    if rows is not None:
+        parts[0] = parts[0][rows]
+    weight = torch.cat(parts)
     biased = f"{stems[0]}.bias" in weights
     bias = torch.cat([weights.tensor(f"{stem}.bias") for stem in stems]) if biased else None
     return backend.linear(weight.to(backend.device), bias)
 
 
-def _in_codes(weights: GgufWeights, backend: Backend, stems: list[str]) -> Linear:
+def _in_codes(
+    weights: GgufWeights, backend: Backend, stems: list[str], rows: torch.Tensor | None = None
+) -> Linear:
     """The same where some matrices, or all, stay in codes."""
     biased = f"{stems[0]}.bias" in weights
     biases = [weights.tensor(f"{stem}.bias") if biased else None for stem in stems]
+    wanted = [rows, *[None] * (len(stems) - 1)]
     if all(weights.keeps_codes(stem) for stem in stems):
-        parts = stacked([weights.planes(stem) for stem in stems])
-        return backend.coded(parts, torch.cat(biases) if biased else None)
+        parts = [
+            weights.planes(stem) if own is None else weights.planes(stem).picked(own)
+            for stem, own in zip(stems, wanted, strict=True)
+        ]
+        return backend.coded(stacked(parts), torch.cat(biases) if biased else None)
     return StackedLinear(
         [
-            backend.coded([weights.planes(stem)], bias)
-            if weights.keeps_codes(stem)
-            else backend.linear(weights.tensor(f"{stem}.weight").to(backend.device), bias)
-            for stem, bias in zip(stems, biases, strict=True)
+            _linear_of(weights, backend, stem, own, bias)
+            for stem, own, bias in zip(stems, wanted, biases, strict=True)
         ]
     )
+
+
+def _linear_of(
+    weights: GgufWeights, backend: Backend, stem: str, rows: torch.Tensor | None, bias: torch.Tensor | None
+) -> Linear:
+    """One matrix, in codes or not, or some of its rows."""
+    if weights.keeps_codes(stem):
+        planes = weights.planes(stem)
+        return backend.coded([planes if rows is None else planes.picked(rows)], bias)
+    weight = weights.tensor(f"{stem}.weight")
+    return backend.linear((weight if rows is None else weight[rows]).to(backend.device), bias)
 
 
 def _rows(weights: Weights | GgufWeights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:

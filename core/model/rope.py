@@ -20,7 +20,7 @@ _KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
 class Rotation(NamedTuple):
     """What RoPE does to rows at n positions."""
 
-    cos: torch.Tensor  # [n, 1, head_dim]
+    cos: torch.Tensor  # [n, 1, head_dim], or as many numbers of a head as are rotated
     sin: torch.Tensor  # likewise, negative in its low half
     scale: torch.Tensor | None  # of queries alone [n, 1, 1]; None: they keep their size
 
@@ -84,8 +84,11 @@ class Rope:
 
 def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotates x [n, heads, head_dim]: (low, high) -> (low cos - high sin, high cos + low sin), the minus
-    being in `sin`'s low half.
+    being in `sin`'s low half. Where these are shorter than a head, its first numbers.
     """
+    width = cos.shape[-1]
+    if width < x.shape[-1]:
+        return torch.cat((apply(x[..., :width], cos, sin), x[..., width:]), dim=-1)
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
@@ -113,7 +116,7 @@ def _frequencies(
     source = dict(config.source)
     several = source.get("rope_parameters") or {"rope_theta": 10000.0}
     parameters = several[rope] if rope else several
-    kind = parameters.get("rope_type", "default")
+    kind, share = parameters.get("rope_type", "default"), parameters.get("partial_rotary_factor", 1.0)
     if kind not in _KINDS:
         raise UserError(
             _("{model} uses the RoPE kind {kind}; known kinds are {known}. Choose another model.").format(
@@ -136,10 +139,12 @@ def _frequencies(
             "rope_theta": parameters["rope_theta"],
             "factor": stretch,
             "original_max_position_embeddings": config.max_position,
+            "partial_rotary_factor": share,
         }
         source["rope_parameters"] = {**several, rope: parameters} if rope else parameters
     if kind == "default":
-        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+        rotated = int(config.head_dim * share)
+        exponents = torch.arange(0, rotated, 2, dtype=torch.float32) / rotated
         # a GGUF states what "llama3" comes to: a divisor for each frequency
         factors = torch.tensor(parameters.get("frequency_factors", 1.0))
         return 1.0 / (parameters["rope_theta"] ** exponents * factors), 1.0

@@ -9,10 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import FAMILIES, FULL, layer_kinds, require_family, text_config
+from core.model.families import (
+    FAMILIES,
+    FULL,
+    DeltaSizes,
+    delta_sizes,
+    layer_kinds,
+    require_family,
+    text_config,
+)
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+DELTA_CHUNK = 64  # tokens of a gated delta rule that are computed together in a prefill
 CODED_ROWS = "int8"  # of a KV cache: codes
 
 
@@ -56,6 +65,8 @@ class ModelShape(Sizes):
     attention_bias: bool = False  # as its configuration says, where its family leaves that open
     windowed: int = 0  # layers in which a token sees the last `window` tokens alone
     window: int = 0
+    stateful: int = 0  # layers that keep a state of a fixed size instead of keys and values,
+    delta: DeltaSizes | None = None  # and what they measure
     # of weights in codes: their format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes
     # in memory, and what those take there
     format: str = ""
@@ -85,6 +96,8 @@ class ModelShape(Sizes):
                 attention_bias=bool(config.get("attention_bias", False)),
                 windowed=sum(bool(kind.window) for kind in kinds),
                 window=max((kind.window for kind in kinds), default=0),
+                stateful=sum(kind.stateful for kind in kinds),
+                delta=delta_sizes(config),
             )
         except (KeyError, TypeError, ValueError) as error:
             said = _("config.json of {model} is incomplete ({error}). Download it again.")
@@ -100,7 +113,7 @@ class ModelShape(Sizes):
     @property
     def full_layers(self) -> int:
         """Layers in which a token sees every token before it."""
-        return self.layers - self.windowed
+        return self.layers - self.windowed - self.stateful
 
     @property
     def rotations(self) -> int:
@@ -108,18 +121,29 @@ class ModelShape(Sizes):
         return 2 if self.windowed else 1
 
     @property
-    def layer_parameters(self) -> int:
-        """Weights of one layer: attention projections, gated MLP, two norms or four."""
-        q = self.heads * self.head_dim
-        kv = self.kv_heads * self.head_dim
+    def attention_parameters(self) -> int:
+        """Weights of one layer's attention projections, with those of its gate."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return self.hidden * ((3 if FAMILIES[self.family].gated else 2) * q + 2 * kv)
+
+    @property
+    def delta_parameters(self) -> int:
+        """Weights of one layer's gated delta rule: what makes its rows, the gate, the output."""
+        return 0 if self.delta is None else self.hidden * (self.delta.width + 2 * self.delta.values)
+
+    @property
+    def layers_parameters(self) -> int:
+        """Weights of all layers: attention or another rule, gated MLP, two norms or four."""
         norms = 4 if FAMILIES[self.family].sandwiched else 2
-        return self.hidden * (2 * q + 2 * kv + norms) + 3 * self.hidden * self.intermediate
+        attending = (self.layers - self.stateful) * self.attention_parameters
+        rest = self.layers * (norms * self.hidden + 3 * self.hidden * self.intermediate)
+        return attending + self.stateful * self.delta_parameters + rest
 
     @property
     def parameters(self) -> int:
         """All weights; tied embeddings count once."""
         embeddings = self.vocab * self.hidden * (1 if self.tied else 2)
-        return self.layers * self.layer_parameters + embeddings + self.hidden
+        return self.layers_parameters + embeddings + self.hidden
 
     def weight_bytes(self, dtype: str) -> int:
         """Bytes of all weights."""
@@ -146,7 +170,7 @@ class ModelShape(Sizes):
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""
-        read = self.layers * self.layer_parameters + self.vocab * self.hidden
+        read = self.layers_parameters + self.vocab * self.hidden
         if (
             self.coded_weights
         ):  # the share of what is held, exact but for formats that differ between matrices
@@ -170,17 +194,37 @@ class ModelShape(Sizes):
         """Bytes of K and V of so many tokens in all layers with a window."""
         return self.windowed * tokens * self.kv_bytes_per_token_layer(rows)
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one state of all layers that have one, in numbers of 32 bits."""
+        return 0 if self.delta is None else self.stateful * self.delta.state * DTYPE_BYTES["float32"]
+
+    def waiting_bytes(self, dtype: str, tokens: int) -> int:
+        """Bytes of so many tokens that wait behind the states until they are final."""
+        return 0 if self.delta is None else self.stateful * tokens * self.delta.width * DTYPE_BYTES[dtype]
+
     # ---- work ----------------------------------------------------------------------------------------------
 
     @property
     def linear_flops_per_token(self) -> int:
         """FLOPs of the layers' matrix products for one token, without the output head."""
-        return 2 * self.layers * self.layer_parameters
+        return 2 * self.layers_parameters
 
     @property
     def head_flops_per_token(self) -> int:
         """FLOPs of the output head for one token."""
         return 2 * self.hidden * self.vocab
+
+    @property
+    def delta_flops_per_token(self) -> int:
+        """FLOPs of the gated delta rules, chunked, for one token: products within a chunk, and with the
+        state.
+        """
+        if self.delta is None:
+            return 0
+        keys, values = self.delta.key_dim, self.delta.value_dim
+        inside = DELTA_CHUNK * (5 * keys + 3 * values)
+        return self.stateful * self.delta.value_heads * (inside + 8 * keys * values)
 
     def attention_flops(self, rows: int, past_tokens: int) -> int:
         """FLOPs of `rows` new rows attending to `past_tokens` and, causally, to each other."""

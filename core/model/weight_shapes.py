@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from core.errors import UserError
 from core.model.config import ModelConfig
 from core.model.families import FAMILIES
@@ -16,6 +18,10 @@ class WeightReader(Protocol):
     """Reads named weights of one model."""
 
     def __contains__(self, name: str) -> bool: ...
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Its numbers. Raises as `shape`."""
+        ...
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Its sizes. Raises UserError where it is lacking."""
@@ -42,26 +48,49 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     ends = ["model.embed_tokens"] if config.tied else ["model.embed_tokens", "lm_head"]
     yield from ((f"{name}.weight", (config.vocab, config.hidden)) for name in ends)
     yield "model.norm.weight", (config.hidden,)
-    for layer in range(config.layers):
-        for part, wanted in _of_layer(config).items():
-            yield f"model.layers.{layer}.{part}.weight", wanted
+    for layer, kind in enumerate(config.kinds):
+        mixer = _of_delta(config) if kind.stateful else _of_attention(config)
+        for part, wanted in (mixer | _of_mlp(config)).items():
+            yield f"model.layers.{layer}.{part}", wanted
 
 
-def _of_layer(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _of_mlp(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """And of the norms before and behind both halves of a layer."""
+    hidden = config.hidden
+    norms = ["input_layernorm.weight", "post_attention_layernorm.weight"]
+    if FAMILIES[config.family].sandwiched:
+        norms += ["pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"]
+    return {
+        "mlp.gate_proj.weight": (config.intermediate, hidden),
+        "mlp.up_proj.weight": (config.intermediate, hidden),
+        "mlp.down_proj.weight": (hidden, config.intermediate),
+        **dict.fromkeys(norms, (hidden,)),
+    }
+
+
+def _of_attention(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     hidden, family = config.hidden, FAMILIES[config.family]
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    norms = ["input_layernorm", "post_attention_layernorm"]
-    if family.sandwiched:
-        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
-    of_heads = ["self_attn.q_norm", "self_attn.k_norm"] if family.normed else []
+    of_heads = ["self_attn.q_norm.weight", "self_attn.k_norm.weight"] if family.normed else []
     return {
-        "self_attn.q_proj": (q, hidden),
-        "self_attn.k_proj": (kv, hidden),
-        "self_attn.v_proj": (kv, hidden),
-        "self_attn.o_proj": (hidden, q),
-        "mlp.gate_proj": (config.intermediate, hidden),
-        "mlp.up_proj": (config.intermediate, hidden),
-        "mlp.down_proj": (hidden, config.intermediate),
-        **dict.fromkeys(norms, (hidden,)),
+        "self_attn.q_proj.weight": (2 * q if family.gated else q, hidden),
+        "self_attn.k_proj.weight": (kv, hidden),
+        "self_attn.v_proj.weight": (kv, hidden),
+        "self_attn.o_proj.weight": (hidden, q),
         **dict.fromkeys(of_heads, (config.head_dim,)),
+    }
+
+
+def _of_delta(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    hidden, sizes = config.hidden, config.delta
+    return {
+        "linear_attn.in_proj_qkv.weight": (sizes.channels, hidden),
+        "linear_attn.in_proj_z.weight": (sizes.values, hidden),
+        "linear_attn.in_proj_b.weight": (sizes.value_heads, hidden),
+        "linear_attn.in_proj_a.weight": (sizes.value_heads, hidden),
+        "linear_attn.out_proj.weight": (hidden, sizes.values),
+        "linear_attn.conv1d.weight": (sizes.channels, 1, sizes.kernel),
+        "linear_attn.A_log": (sizes.value_heads,),
+        "linear_attn.dt_bias": (sizes.value_heads,),
+        "linear_attn.norm.weight": (sizes.value_dim,),
     }

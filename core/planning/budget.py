@@ -31,6 +31,7 @@ DRAFT_MODEL, DRAFT_CACHE = N_("draft model"), N_("draft cache")
 KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_WINDOWS = N_("KV cache of the layers with a window")
 KEPT_WINDOWS = N_("copies of windows")
+STATES, KEPT_STATES = N_("states of the layers without a KV cache"), N_("copies of states")
 KV_BESIDE = N_("KV cache of a passage")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
@@ -65,6 +66,7 @@ def _vram_amounts(layout: Layout, reserve: int) -> list[tuple[str, int]]:
         (WEIGHTS, layout.target.weight_bytes(layout.dtype)),
         (KV_ON_CHIP, layout.on_chip * layout.layer_kv_bytes),
         (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes),
+        (STATES, 2 * layout.states_bytes),  # the middle level has its own
         (KV_BESIDE, layout.beside_bytes),
         (RETRIEVAL, layout.retrieval_budget * kv),
         (TAIL, _tail_rows(layout) * kv),
@@ -91,6 +93,8 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             (KV, layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
             (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes, "RAM"),
             (KEPT_WINDOWS, layout.kept_window_bytes, "RAM"),
+            (STATES, 2 * layout.states_bytes, "RAM"),
+            (KEPT_STATES, layout.kept_states_bytes, "RAM"),
             (RETRIEVAL, layout.retrieval_tokens * kv, "RAM"),
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
             (STAGING, ring, "RAM"),
@@ -105,6 +109,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             (KV_PINNED, pinned, "pinned RAM"),
             (KV_PAGEABLE, pageable, "RAM"),
             (KEPT_WINDOWS, layout.kept_window_bytes, "RAM"),
+            (KEPT_STATES, layout.kept_states_bytes, "RAM"),
             (PROGRAM, PROGRAM_BYTES_CUDA, "RAM"),
             (KEPT_FREE, reserve, "RAM"),
         ]

@@ -69,6 +69,11 @@ CPU_CORE = {
     "asimd": (10.0, 13.0, 50.0, 30.0, 20.0),
     "": (10.0, 13.0, 15.0, 6.0, 6.0),
 }
+# small operations of one row of one layer with a state, by torch, and how often its bytes cross: on one core
+# .46, .65 and .96 ms for states of 1, 2 and 3 MB; a card's share is assumed, 35 launches (docs/LOG.md)
+CPU_STATE_ROW_S, GPU_STATE_ROW_S, STATE_CROSSINGS = 0.0002, 0.00015, 3
+# chunked, its products of 64 tokens in numbers of 32 bits take so many times as long as matrices', on a core
+DELTA_TIMES = 6
 COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
@@ -103,6 +108,7 @@ class DeviceSpeeds:
     linear_flops: float
     attention_flops: float
     layer_s: float
+    state_row_s: float = 0.0
     coarse: float = 1.0
     in_turns: bool = False
     bus: float = math.inf
@@ -138,6 +144,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> DeviceSpeeds:
         linear_flops=rates.linear_gflops * 1e9,
         attention_flops=rates.linear_gflops * 1e9,
         layer_s=CPU_LAYER_S,
+        state_row_s=CPU_STATE_ROW_S,
         coarse=COARSE_TIMES if rounds else 1.0,
         in_turns=True,
         decodes_weights=not runs_native(hardware, PRODUCTS),
@@ -185,6 +192,7 @@ def gpu_speeds(gpu: Gpu, dtype: str) -> DeviceSpeeds:
         linear_flops=flops * linear,
         attention_flops=flops * attention,
         layer_s=GPU_LAYER_S,
+        state_row_s=GPU_STATE_ROW_S,
         decodes_weights=not serves(gpu, dtype, PRODUCTS),
         decodes_kv=not serves(gpu, dtype, CODED_KV),
         compiled_kv=True,
@@ -251,7 +259,8 @@ def pass_s(
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     if attended_by_torch(shape, speeds) and not speeds.decodes_kv:  # else the rates are torch's already
         attention /= TORCH_ATTENTION
-    compute = linear + attention + shape.layers * speeds.layer_s
+    states = rows * (shape.stateful * speeds.state_row_s + STATE_CROSSINGS * shape.state_bytes / speeds.kv)
+    compute = linear + attention + states + shape.layers * speeds.layer_s
     if host is None:
         return compute
     return max(compute, host.stream_s(speeds)) + host.held_up_s(speeds) + host.fill_s(speeds)
@@ -317,6 +326,7 @@ def prefill_seconds(
     """
     compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
+    compute += DELTA_TIMES * tokens * shape.delta_flops_per_token / speeds.linear_flops
     segments = math.ceil(tokens / segment)
     weights = segments * shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
     if kernel == "compiled":

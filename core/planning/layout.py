@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from core.cache.state_sizes import RECENT_STATES, ROWS_WAITING
 from core.config import Settings
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
 from core.planning.costs import MAX_GAMMA, MAX_MIDDLE_GAMMA, PASSAGE_TOKENS
@@ -84,7 +85,7 @@ class Layout:
         if not self.beside:
             return 0
         full = (self.beside + OVERRUN) * self.target.kv_bytes_per_token(self.kv_rows)
-        return full + self.window_kv_bytes
+        return full + self.window_kv_bytes + self.states_bytes
 
     @property
     def held_tokens(self) -> int:
@@ -112,6 +113,23 @@ class Layout:
     def middle_window_bytes(self) -> int:
         """What the middle level has of windows: they are copied, and its draft goes behind them."""
         return self.target.window_bytes(self.dtype, self.target.window + self.spare_rows + WINDOW_STEP)
+
+    @property
+    def states_bytes(self) -> int:
+        """States of one cache, on the device: at the last final token, behind the last pass, and what waits
+        between them.
+        """
+        return 2 * self.target.state_bytes + self._state_rows_bytes(ROWS_WAITING)
+
+    @property
+    def kept_states_bytes(self) -> int:
+        """Copies of states in host memory: from where segments began and ended, and from a book's end."""
+        return (RECENT_STATES + 1) * (self.target.state_bytes + self._state_rows_bytes(0))
+
+    def _state_rows_bytes(self, tokens: int) -> int:
+        """Of so many tokens, and of those before them that a convolution sees."""
+        seen = 0 if self.target.delta is None else self.target.delta.kernel - 1
+        return self.target.waiting_bytes(self.computes, seen + tokens)
 
     @property
     def at_work_bytes(self) -> int:

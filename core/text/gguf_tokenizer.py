@@ -23,6 +23,11 @@ _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LLAMA3 = rf"{_SHORT}|{_WORDS}|\p{{N}}{{1,3}}|{_REST}"
 _QWEN2 = rf"{_SHORT}|{_WORDS}|\p{{N}}|{_REST}"
+# marks that stand above or below a letter belong to its word
+_QWEN35 = (
+    rf"{_SHORT}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _TEKKEN = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -37,6 +42,7 @@ SPLITS = {
     "smaug-bpe": (_LLAMA3,),
     "qwen2": (_QWEN2,),
     "deepseek-r1-qwen": (_QWEN2,),
+    "qwen35": (_QWEN35,),
     "tekken": (_TEKKEN,),
     "smollm": (r"\p{N}", _GPT2),
     "gpt-2": (_GPT2,),
@@ -90,7 +96,7 @@ def _byte_level(metadata: Mapping[str, Any], tokens: list[str]) -> Any:
     # llama.cpp takes a word that is a token as it is for these
     whole = family in ("llama-bpe", "llama3", "llama-v3", "tekken")
     made = Tokenizer(models.BPE(_vocabulary(tokens), merges, ignore_merges=whole))
-    if SPLITS[family] == (_QWEN2,):
+    if SPLITS[family] in ((_QWEN2,), (_QWEN35,)):
         made.normalizer = normalizers.NFC()
     splits = [pre_tokenizers.Split(Regex(one), behavior="isolated") for one in SPLITS[family]]
     made.pre_tokenizer = pre_tokenizers.Sequence(

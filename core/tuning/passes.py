@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from core.cache.base import KVCache, TargetKVCache
+from core.cache.layered import LayeredKVCache
 from core.model.llama import LlamaModel
 from core.planning.tuned import Times
 
@@ -38,6 +39,8 @@ def verify_times(model: LlamaModel, cache: TargetKVCache, context_tokens: int, l
             cache.write(layer, cache.length, *cache.rows(layer, 0, rows))
         cache.advance(rows)
         cache.commit(cache.length)
+    if isinstance(cache, LayeredKVCache):
+        cache.pretend()
     times = pass_times(model, cache, [0] * max(VERIFY_ROWS), rows=VERIFY_ROWS, limit=limit)
     cache.rollback(held)
     return times

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.cache.base import TargetKVCache
-from core.cache.layered import retrieval_over
+from core.cache.layered_retrieval import retrieval_over
 from core.config import Settings
 from core.decoding import forced
 from core.decoding.context import Context

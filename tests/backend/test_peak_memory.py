@@ -14,7 +14,8 @@ from core.assembly.cache_factory import slack as rows_to_spare
 from core.backend.cuda.backend import CudaBackend
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
-from core.cache.layered import LayeredKVCache, LayeredRetrievalKVCache, retrieval_over
+from core.cache.layered import LayeredKVCache
+from core.cache.layered_retrieval import LayeredRetrievalKVCache, retrieval_over
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.windows import KeptWindows
 from core.config import Settings
@@ -198,11 +199,11 @@ class Card:
         self.cache.advance(tokens)
         self.cache.commit(tokens)
         if isinstance(self.cache, LayeredKVCache):
-            shape, window = self.model.config.kv_shape, self.cache.windows.window
+            shape, window = self.model.config.kv_shape, self.cache.side.window
             size = (len(shape.windowed), shape.kv_heads, window, shape.head_dim)
             with self.accounting.elsewhere():
                 rows = torch.empty(size, dtype=torch.bfloat16, device="meta")
-            self.cache.put_windows(KeptWindows(tokens - window, tokens, rows, rows))
+            self.cache.put_side(KeptWindows(tokens - window, tokens, rows, rows))
 
     def prefill(self, tokens: int) -> None:
         for _ in self.model.prefill(

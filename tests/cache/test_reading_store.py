@@ -16,8 +16,9 @@ class Disk:
     def __init__(self, block_s: float) -> None:
         self.now, self.block_s, self.stored = 0.0, block_s, []
 
-    def save(self, book_id: str, ids: list[int], source: object, *, should_stop) -> bool:
+    def save(self, book_id: str, ids: list[int], source: object, *, whole: bool, should_stop) -> bool:
         self.now += self.block_s
+        assert not whole
         self.stored.append(len(ids))
         return not should_stop()
 

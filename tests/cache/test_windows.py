@@ -8,7 +8,8 @@ import torch
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.compiled import SHORT_PASS_ROWS
 from core.cache.base import KVShape
-from core.cache.layered import LayeredKVCache, retrieval_over
+from core.cache.layered import LayeredKVCache
+from core.cache.layered_retrieval import retrieval_over
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.windows import WindowRows, attend_window
 from tests.support.tiny import VOCAB, oracle, ours, whole_cache
@@ -108,7 +109,7 @@ def test_the_middle_level_sees_windows_as_they_are(model):
             middle.rollback(length)
             model.forward(IDS[length : length + 6], middle)
             middle.commit(length + 6)
-    assert middle.windows.base > 0  # its run moved
+    assert middle.side.base > 0  # its run moved
 
 
 def test_windows_of_another_round_would_show(model):
@@ -117,7 +118,7 @@ def test_windows_of_another_round_would_show(model):
     want = fed(model, source, IDS[:60])
     source.rollback(0)
     fed(model, source, IDS[:50])
-    source.windows.store.k.zero_()
+    source.side.store.k.zero_()
     assert float((fed(model, source, IDS[50:60]) - want).abs().max()) > 1e-2
 
 

@@ -13,7 +13,6 @@ from gguf.quants import dequantize, quantize
 from core import build
 from core.assembly.engines import build_engine
 from core.backend.cpu.backend import CpuBackend
-from core.cache.full import FullKVCache
 from core.config import Settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
@@ -30,6 +29,7 @@ from core.planning.offers import choose_model
 from core.planning.planner import make_plan
 from tests.support.checkpoints import checkpoint
 from tests.support.gguf_models import IDS
+from tests.support.tiny import whole_cache
 
 MAKERS = {"Q8_0": q8_0, "Q4_0": q4_0}
 
@@ -46,7 +46,8 @@ def rounded(model: torch.nn.Module, kind: str) -> torch.nn.Module:
 
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize(
-    ("family", "tied"), [("llama", False), ("llama", True), ("qwen2", False), ("qwen3", True)]
+    ("family", "tied"),
+    [("llama", False), ("llama", True), ("qwen2", False), ("qwen3", True), ("qwen3_5_text", False)],
 )
 def test_what_runs_is_what_it_was_rounded_to(tmp_path, family, tied, kind):
     """Rows of q and k, biases, norms and a tied output in their places; loaded from codes."""
@@ -57,7 +58,7 @@ def test_what_runs_is_what_it_was_rounded_to(tmp_path, family, tied, kind):
     with torch.inference_mode():
         want = rounded(model, kind)(torch.tensor([IDS])).logits[0]
         ours = load_model(folder, CpuBackend(), positions=64)
-        cache = FullKVCache(ours.config.kv_shape, 64, ours.backend, block_tokens=64)
+        cache = whole_cache(ours, 64)
         found = ours.forward(IDS, cache)
     assert float((found - want).abs().max()) < 1e-4 * max(1.0, float(want.std()))
     assert (folder / "tokenizer.json").is_file() and folder.name == "model"

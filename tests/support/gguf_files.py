@@ -57,6 +57,8 @@ def write_gguf(
         if rope["rope_type"] == "linear":
             writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             writer.add_rope_scaling_factor(rope["factor"])
+    if family.gated:
+        _delta(writer, config)
     writer.add_rope_freq_base(rope["rope_theta"])
     _yarn(writer, rope)
     _tokenizer(writer, config.vocab_size, control, template)
@@ -74,7 +76,9 @@ def write_gguf(
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         value = value.detach().float()
-        if family.shifted and "norm" in name:
+        if family.gated:
+            value = tiled_heads(name, value, config)
+        if family.shifted and "norm" in name and "linear_attn" not in name:
             value = value + 1
         if family.paired:
             value = _as_llama_cpp(name, value, config)
@@ -83,7 +87,7 @@ def write_gguf(
             writer,
             gguf_name(name, config.model_type),
             value.numpy(),
-            kind if value.ndim == 2 else "F32",
+            kind if value.ndim == 2 and "conv1d" not in name else "F32",
             number,
         )
     writer.write_header_to_file()
@@ -91,6 +95,42 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return next(iter(sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))), path)
+
+
+def _delta(writer: gguf.GGUFWriter, config: Any) -> None:
+    """What llama.cpp's converter writes of layers with a gated delta rule."""
+    writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
+
+
+def tiled_heads(name: str, value: torch.Tensor, config: Any, *, back: bool = False) -> torch.Tensor:
+    """A weight as llama.cpp's converter leaves it: the value heads of a key head apart, the decay computed;
+    or what such a weight was.
+    """
+    if "linear_attn" not in name or "norm" in name:
+        return value
+    if "A_log" in name:
+        value = (-value).log() if back else -value.exp()
+    if "conv1d" in name:
+        value = value[:, None] if back else value.squeeze(1)
+    if "out_proj" in name:
+        return _tiled_rows(value.T, config, config.linear_value_head_dim, back).T.contiguous()
+    rows = config.linear_value_head_dim if any(one in name for one in ("qkv", "_z", "conv1d")) else 1
+    before = 2 * config.linear_num_key_heads * config.linear_key_head_dim
+    before = before if "qkv" in name or "conv1d" in name else 0
+    return torch.cat((value[:before], _tiled_rows(value[before:], config, rows, back)))
+
+
+def _tiled_rows(value: torch.Tensor, config: Any, rows: int, back: bool) -> torch.Tensor:
+    keys = config.linear_num_key_heads
+    shared = config.linear_num_value_heads // keys
+    sizes = (shared, keys) if back else (keys, shared)
+    return value.reshape(*sizes, rows, *value.shape[1:]).transpose(0, 1).reshape(value.shape)
 
 
 def _yarn(writer: gguf.GGUFWriter, rope: dict[str, Any]) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import torch
 
 from core.backend.cpu.backend import CpuBackend
-from core.model.families import FAMILIES
+from core.model.families import FAMILIES, is_shifted
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
+from tests.support.gguf_files import tiled_heads
 from tests.support.tiny import oracle, whole_cache
 
 # as Q4_K_M has it: some matrices in other kinds than their neighbours
@@ -29,6 +30,8 @@ def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64, "vocab_size": vocab}
+    if "linear_value_head_dim" in given:
+        given |= {"linear_value_head_dim": 64, "linear_key_head_dim": 32}
     if "query_pre_attn_scalar" in given:  # which a file does not say
         given["query_pre_attn_scalar"] = given["head_dim"]
     config = AutoConfig.for_model(**given)
@@ -47,8 +50,11 @@ def as_stored(model: torch.nn.Module, file: Path) -> torch.nn.Module:
     found = {
         name: weights.tensor(name).float() for name in model.state_dict() if not (tied and "lm_head" in name)
     }
-    if FAMILIES[model.config.model_type].shifted:
-        found = {name: value - 1 if "norm" in name else value for name, value in found.items()}
+    family = model.config.model_type
+    found = {name: value - 1 if is_shifted(name, family) else value for name, value in found.items()}
+    if FAMILIES[family].gated:
+        given = {name: value.squeeze(1) if "conv1d" in name else value for name, value in found.items()}
+        found = {name: tiled_heads(name, value, model.config, back=True) for name, value in given.items()}
     model.load_state_dict(found, strict=False)
     return model
 

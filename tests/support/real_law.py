@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
+from core.assembly.composition import streaming_cache
 from core.cache.base import KVCache
-from core.cache.layered import retrieval_over
-from core.cache.streaming import StreamingKVCache
+from core.cache.layered_retrieval import retrieval_over
 from core.decoding.decoder import Decoder
 from core.decoding.draft_length import FixedLength
 from core.decoding.drafters import ModelDrafter, VerifiedDrafter
@@ -110,9 +110,7 @@ def read_page(
     with torch.inference_mode():
         full = whole_cache(model, len(ids) + 8, dtype=rows)
         retrieval = retrieval_over(full, budget=budget, chunk=budget, recent=1, tail_tokens=8, slack=8)
-        streaming = StreamingKVCache(
-            model.config.kv_shape, model.backend, model.rope.rotate, sinks=1, window=window, slack=8
-        )
+        streaming = streaming_cache(model, sinks=1, window=window, slack=8)
         model.forward(known[:-4], full)
         full.observer = retrieval.policy.observe
         model.forward(known[-4:], full)

@@ -8,7 +8,7 @@ import torch
 
 from core.cache.base import TargetKVCache
 from core.cache.disk import GB, SnapshotFolder
-from core.cache.layered import with_windows
+from core.cache.layered import with_side
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
@@ -41,7 +41,7 @@ def reopened(
             resident_blocks=3,
             dtype=dtype,
         )
-        return with_windows(shape, cache, room=8)
+        return with_side(shape, cache, room=8)
 
     made = engine(
         model,
@@ -50,8 +50,5 @@ def reopened(
         prefill_chunk_tokens=128,
         new_cache=away if offloaded else here,
     )
-    shape = model.config.kv_shape
-    made._snapshots = SnapshotStore(
-        SnapshotFolder(root), key, shape.of_full, dtype, quota_bytes=GB, windows=bool(shape.windowed)
-    )
+    made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
     return made

@@ -15,7 +15,7 @@ from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
-from core.cache.layered import with_windows
+from core.cache.layered import with_side
 from core.engine import Engine
 from core.model.config import from_source
 from core.model.llama import LlamaModel
@@ -25,8 +25,8 @@ from core.selftest.random_model import SMALL_PLAN
 VOCAB = 97
 ALIKE = ("llama", "mistral", "qwen2", "qwen3")  # all of their layers
 ONE_STORE = (*ALIKE, "ministral3", "smollm3")  # holds the rows of all layers
-OTHERS = ("gemma3_text", "ministral3", "smollm3")  # whose layers are not those of Llama
-FAMILIES = (*ONE_STORE, "gemma3_text")
+OTHERS = ("gemma3_text", "ministral3", "qwen3_5_text", "smollm3")  # whose layers are not those of Llama
+FAMILIES = (*ONE_STORE, "gemma3_text", "qwen3_5_text")
 
 
 # what sets a tiny model of a family apart: as published, but for the original context
@@ -46,6 +46,20 @@ OWN = {
         }
     },
     "smollm3": {"num_hidden_layers": 4},
+    "qwen3_5_text": {
+        "num_hidden_layers": 4,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 16,
+        "head_dim": 16,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.25,
+            "mrope_section": [1, 1, 0],
+        },
+    },
     "gemma3_text": {
         "num_hidden_layers": 6,
         "sliding_window": 24,
@@ -135,7 +149,7 @@ def whole_cache(
 ) -> TargetKVCache:
     """A cache on the device that holds so many tokens."""
     shape, how = model.config.kv_shape, {"block_tokens": block_tokens, "dtype": dtype}
-    return with_windows(shape, FullKVCache(shape.of_full, capacity, model.backend, **how), room=room)
+    return with_side(shape, FullKVCache(shape.of_full, capacity, model.backend, **how), room=room)
 
 
 PLAN = replace(

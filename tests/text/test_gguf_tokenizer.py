@@ -59,10 +59,11 @@ def taken(name: str) -> dict:
     return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
+BY_LLAMA_CPP = [name for name in SPLITS if name != "qwen35"]  # of which there are ids
 LLAMA_CPP, LLAMA_CPP_SPM = taken("llama_cpp_ids.json"), taken("llama_cpp_spm_ids.json")
 
 
-@pytest.mark.parametrize("family", first(SPLITS, 2))
+@pytest.mark.parametrize("family", first(BY_LLAMA_CPP, 2))
 def test_ids_are_those_of_llama_cpp(embedded_model_dir: Path, tmp_path: Path, family: str):
     """Digits, newlines, CJK, capitals, emoji and more, as llama.cpp itself split and joined them: the file
     says how its ids were taken.
@@ -73,7 +74,7 @@ def test_ids_are_those_of_llama_cpp(embedded_model_dir: Path, tmp_path: Path, fa
     for text, ids in zip(LLAMA_CPP["texts"], wanted, strict=True):
         assert found.encode(text) == ids, text
     # the texts tell apart what this vocabulary can: it has no number of two digits
-    alike = ({"smollm"}, {"gpt-2"}, {*SPLITS} - {"smollm", "gpt-2"})
+    alike = ({"smollm"}, {"gpt-2"}, {*BY_LLAMA_CPP} - {"smollm", "gpt-2"})
     own = next(group for group in alike if family in group)
     assert {name for name, ids in LLAMA_CPP["ids"].items() if ids == wanted} <= own
 
@@ -104,6 +105,20 @@ def test_ids_of_a_sentencepiece_vocabulary_are_those_of_llama_cpp(tmp_path: Path
     assert kinds == {1, 6} and len({json.dumps(ids) for ids in LLAMA_CPP_SPM["ids"].values()}) == 2
 
 
+def test_ids_of_qwen_3_5_are_those_of_transformers(embedded_model_dir: Path, tmp_path: Path):
+    """Over one vocabulary; marks above and below letters belong to their word, and letters are composed."""
+    from transformers.models.qwen3_5.tokenization_qwen3_5 import Qwen3_5Tokenizer
+
+    metadata = metadata_of(embedded_model_dir, "qwen35")
+    write_tokenizer(metadata, tmp_path)
+    vocab = {token: number for number, token in enumerate(metadata["tokenizer.ggml.tokens"])}
+    merges = [tuple(one.split(" ", 1)) for one in metadata["tokenizer.ggml.merges"]]
+    theirs, found = Qwen3_5Tokenizer(vocab=vocab, merges=merges), Tokenizer.load(tmp_path)
+    marked = "e\u0301t\u00e9 \u0915\u093f\u0924\u093e\u092c x\u0323\u0307y 12345"
+    for text in (*LLAMA_CPP["texts"], marked):
+        assert found.encode(text) == theirs.encode(text, add_special_tokens=False), text
+
+
 @pytest.fixture(scope="module")
 def book_text() -> str:
     from core.paths import ROOT
@@ -116,6 +131,8 @@ def book_text() -> str:
     [
         ("llama-bpe", "12345 x", ["123", "45", " x"]),
         ("qwen2", "12345 x", ["1", "2", "3", "4", "5", " x"]),
+        ("qwen35", "\u0915\u093f\u0924 12", ["\u0915\u093f\u0924", " ", "1", "2"]),
+        ("qwen2", "\u0915\u093f\u0924", ["\u0915", "\u093f\u0924"]),
         ("smollm", "a 12", ["a", " ", "1", "2"]),
         ("gpt-2", "a 12", ["a", " 12"]),
         ("llama-bpe", "IT'S it's\n\n  b", ["IT", "'S", " it", "'s", "\n\n", " ", " b"]),

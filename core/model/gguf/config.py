@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import FAMILIES, FULL, SLIDING, family_of_gguf, why_no_experts
+from core.model.families import FAMILIES, FULL, LINEAR, SLIDING, family_of_gguf, why_no_experts
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
@@ -39,6 +39,18 @@ _SANDWICHED = {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+# where some layers have a gated delta rule instead of attention; the norm before the MLP has another name
+_GATED = {
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+    "post_attention_layernorm": "post_attention_norm",
+}
+WHOLE = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}  # names without ".weight"
 _OTHERS = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
 # numbers of general.file_type: llama.cpp's include/llama.h, enum llama_ftype
 _FORMATS = {
@@ -78,7 +90,8 @@ _ENDS = (
 
 def parts_of_layer(family: str) -> dict[str, str]:
     """What a layer of the family has, or may have: the GGUF's names by those of checkpoints."""
-    return OF_LAYER | _SANDWICHED if FAMILIES[family].sandwiched else OF_LAYER
+    found = OF_LAYER | _SANDWICHED if FAMILIES[family].sandwiched else OF_LAYER
+    return found | _GATED if FAMILIES[family].gated else found
 
 
 def gguf_name(name: str, family: str = "llama") -> str:
@@ -87,6 +100,8 @@ def gguf_name(name: str, family: str = "llama") -> str:
     if stem in _OTHERS:
         return f"{_OTHERS[stem]}.{kind}"
     _model, _layers, index, part = stem.split(".", 3)
+    if f"{part}.{kind}" in WHOLE:
+        return f"blk.{index}.{WHOLE[f'{part}.{kind}']}"
     return f"blk.{index}.{parts_of_layer(family)[part]}.{kind}"
 
 
@@ -160,7 +175,8 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
     given = _Values(file.metadata, architecture)
     heads, hidden = given.number("attention.head_count"), given.number("embedding_length")
     head_dim = given.get("attention.key_length") or given.get("rope.dimension_count") or hidden // heads
-    for key in ("attention.value_length", "rope.dimension_count"):
+    partly = () if FAMILIES[family].gated else ("rope.dimension_count",)
+    for key in ("attention.value_length", *partly):
         if given.get(key) not in (None, head_dim):
             said = _(
                 "{model} has {key} {value} beside heads of {size}, which does not run here. Choose another "
@@ -266,7 +282,29 @@ def _gemma3(given: _Values) -> dict[str, Any]:
     }
 
 
-_OWN: dict[str, Callable[[_Values], dict[str, Any]]] = {"gemma3_text": _gemma3}
+def _qwen35(given: _Values) -> dict[str, Any]:
+    """Which layers attend, what the others measure, and which share of a head is rotated. Layers that predict
+    more than the next token stand behind the model's own, and are not used.
+    """
+    layers = given.number("block_count") - (given.get("nextn_predict_layers") or 0)
+    every, value_heads = given.number("full_attention_interval"), given.number("ssm.time_step_rank")
+    values = given.number("ssm.inner_size")
+    if values % value_heads:
+        raise ValueError(f"ssm.inner_size is {values} beside {value_heads} heads")
+    share = given.number("rope.dimension_count") / given.number("attention.key_length")
+    return {
+        "num_hidden_layers": layers,
+        "layer_types": [FULL if (layer + 1) % every == 0 else LINEAR for layer in range(layers)],
+        "linear_num_key_heads": given.number("ssm.group_count"),
+        "linear_num_value_heads": value_heads,
+        "linear_key_head_dim": given.number("ssm.state_size"),
+        "linear_value_head_dim": values // value_heads,
+        "linear_conv_kernel_dim": given.number("ssm.conv_kernel"),
+        "rope_parameters": {**_rope(given), "partial_rotary_factor": share},
+    }
+
+
+_OWN: dict[str, Callable[[_Values], dict[str, Any]]] = {"gemma3_text": _gemma3, "qwen3_5_text": _qwen35}
 
 
 def _ends(metadata: dict[str, Any]) -> list[int]:

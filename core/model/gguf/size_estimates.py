@@ -38,7 +38,9 @@ def in_format(shape: ModelShape, name: str, mix: str) -> ModelShape:
 
 def can_be_rounded(shape: ModelShape) -> bool:
     """Whether it is a checkpoint of 16 bits all of whose matrices have rows of whole groups."""
-    rows = shape.hidden, shape.intermediate, shape.heads * shape.head_dim
+    rows = [shape.hidden, shape.intermediate, shape.heads * shape.head_dim]
+    if shape.delta is not None:
+        rows.append(shape.delta.values)
     return not shape.format and not shape.coded_weights and all(row % GROUP == 0 for row in rows)
 
 
@@ -58,22 +60,39 @@ def _weights(shape: ModelShape, mix: str) -> Counter[str]:
     """How many weights of each kind there are in the matrices."""
     usual, more = _MIXES[mix]
     hidden, inner = shape.hidden, shape.intermediate
-    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     found: Counter[str] = Counter({_held(more, hidden): shape.vocab * hidden})
     if not shape.tied:
         found[_held(usual, hidden)] += shape.vocab * hidden
     for layer in range(shape.layers):
         finer = more if _is_finer(layer, shape.layers) else usual
-        found[_held(usual, hidden)] += hidden * (q + kv + 2 * inner)
-        found[_held(usual, q)] += hidden * q
-        found[_held(finer, hidden)] += hidden * kv
+        found[_held(usual, hidden)] += 2 * hidden * inner
         found[_held(finer, inner)] += hidden * inner
+        # which ones have a state changes no sum worth the name
+        mixer = _delta if layer >= shape.layers - shape.stateful else _attention
+        found += mixer(shape, usual, finer)
     return found
 
 
 def _held(kind: str, columns: int) -> str:
     """The kind of a matrix with rows of so many weights."""
     return kind if columns % _BLOCKS[kind][0] == 0 else _NARROWER[kind]
+
+
+def _attention(shape: ModelShape, usual: str, finer: str) -> Counter[str]:
+    """Of one layer's projections; v has the finer kind."""
+    hidden, q, kv = shape.hidden, shape.heads * shape.head_dim, shape.hidden * shape.kv_heads * shape.head_dim
+    found: Counter[str] = Counter({_held(usual, hidden): shape.attention_parameters - kv - hidden * q})
+    found[_held(usual, q)] += hidden * q
+    found[_held(finer, hidden)] += kv
+    return found
+
+
+def _delta(shape: ModelShape, usual: str, finer: str) -> Counter[str]:
+    """Likewise where a gated delta rule is in the place of attention; the kind of its output is the usual."""
+    out = shape.hidden * shape.delta.values
+    found: Counter[str] = Counter({_held(usual, shape.hidden): shape.delta_parameters - out})
+    found[_held(usual, shape.delta.values)] += out
+    return found
 
 
 def _is_finer(layer: int, layers: int) -> bool:

@@ -20,7 +20,8 @@ class GgufWeights:
     asks for the tensor.
 
     llama.cpp keeps the rows of q and k of some architectures in another order: the two that a rotation
-    turns into each other are neighbours. Here they stand in the order of checkpoints, half by half.
+    turns into each other are neighbours. Here they stand in the order of checkpoints, half by half. Value
+    heads of a gated delta rule stand as in the file: see core.model.value_heads.
     """
 
     def __init__(self, file: GgufFile, *, in_codes: bool = True) -> None:
@@ -42,11 +43,13 @@ class GgufWeights:
         else:
             found = planes(raw, info.kind, (info.shape[0], info.shape[-1])).decoded().view(info.shape)
         order = self.order(name, info.shape[0])
-        return found if order is None else found[order]
+        return (found if order is None else found[order]).view(self.shape(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Its sizes. Raises as `tensor`."""
-        return tuple(self._file.tensors[self._own(name)].shape)
+        found = tuple(self._file.tensors[self._own(name)].shape)
+        # of a convolution within each channel a checkpoint says that it sees one
+        return (found[0], 1, *found[1:]) if name.endswith("conv1d.weight") else found
 
     def place(self, name: str) -> tuple[Path, str]:
         """Its file, and its name there."""

@@ -16,8 +16,8 @@ import torch
 from core.errors import UserError
 from core.events import Progress
 from core.model.config import ModelConfig, load_config
-from core.model.families import FAMILIES
-from core.model.gguf.config import gguf_name, parts_of_layer
+from core.model.families import FAMILIES, is_shifted
+from core.model.gguf.config import WHOLE, gguf_name, parts_of_layer
 from core.model.gguf.folder import POINTER
 from core.model.gguf.quantize_blocks import q4_0, q8_0
 from core.model.gguf.size_estimates import GROUP
@@ -25,6 +25,7 @@ from core.model.gguf.weights import rows_of_halves
 from core.model.gguf.writer import Metadata, Tensor, write
 from core.model.loader import Weights
 from core.model.store.manifest import fingerprint, finished, write_manifest
+from core.model.value_heads import TiledWeights
 from core.paths import subdir, write_whole
 from core.text.words import size
 from core.text.words import translated as _
@@ -44,6 +45,8 @@ def quantised(folder: Path, kind: str, report: Progress) -> Path:
     if finished(made) is not None:
         return made
     config, weights = load_config(folder), Weights(folder)
+    if config.delta is not None:
+        weights = TiledWeights(weights, config.delta)
     tensors = {name: _tensor(name, kind, config, weights) for name in _names(config, weights)}
     needed = sum(tensor.nbytes for tensor in tensors.values())
     made.mkdir(parents=True, exist_ok=True)
@@ -68,23 +71,22 @@ def quantised(folder: Path, kind: str, report: Progress) -> Path:
     return made
 
 
-def _names(config: ModelConfig, weights: Weights) -> list[str]:
+def _names(config: ModelConfig, weights: Weights | TiledWeights) -> list[str]:
     """The weights that are computed with, by the checkpoint's names."""
     found = ["model.embed_tokens.weight", "model.norm.weight"]
     if not config.tied:
         found.append("lm_head.weight")
     for layer in range(config.layers):
-        parts = [
-            f"model.layers.{layer}.{part}.{kind}"
-            for part in parts_of_layer(config.family)
-            for kind in ("weight", "bias")
-        ]
-        found += [name for name in parts if name in weights]
+        parts = [f"{part}.{kind}" for part in parts_of_layer(config.family) for kind in ("weight", "bias")]
+        names = (f"model.layers.{layer}.{part}" for part in (*parts, *WHOLE))
+        found += [name for name in names if name in weights]
     return found
 
 
-def _tensor(name: str, kind: str, config: ModelConfig, weights: Weights) -> Tensor:
+def _tensor(name: str, kind: str, config: ModelConfig, weights: Weights | TiledWeights) -> Tensor:
     shape = weights.shape(name)
+    if len(shape) == 3:  # a convolution within each channel
+        return Tensor(gguf_name(name, config.family), "F32", (shape[0], shape[2]))
     if len(shape) == 2 and shape[-1] % GROUP:
         said = _(
             "“{name}” has rows of {columns} numbers, which cannot be rounded in groups of {group}. Set "
@@ -94,11 +96,12 @@ def _tensor(name: str, kind: str, config: ModelConfig, weights: Weights) -> Tens
     return Tensor(gguf_name(name, config.family), kind if len(shape) == 2 else "F32", shape)
 
 
-def _blocks(name: str, kind: str, config: ModelConfig, weights: Weights) -> np.ndarray:
+def _blocks(name: str, kind: str, config: ModelConfig, weights: Weights | TiledWeights) -> np.ndarray:
     value = weights.tensor(name).float()
     if kind == "F32":
-        shifted = FAMILIES[config.family].shifted and "norm" in name.split(".")[-2]
-        made = (value + 1 if shifted else value).numpy()
+        if is_shifted(name, config.family):
+            value = value + 1
+        made = (-value.exp() if name.endswith("A_log") else value).numpy()
     else:
         made = _MAKERS[kind](value)
     order = rows_of_halves(name, config.family, config.heads, config.kv_heads, len(made))
