@@ -203,7 +203,7 @@ class Worker:
                 number,
                 Failed(
                     _(
-                        "There was not enough memory for this. Lower context_tokens in config.yaml or close "
+                        "There was not enough memory for this. Lower context_tokens in the settings or close "
                         "other programs."
                     )
                 ),

@@ -21,6 +21,7 @@ from app.web.answers import question_of
 from app.web.chapters import section_words
 from core.conversation.reading import follows_wishes
 from core.events import Stats, SummaryDraft
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 from core.wire import unpack_stats
 
@@ -138,12 +139,14 @@ def _progress(shown_answer: Snapshot | None) -> Snapshot | None:
 
 
 def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Notice | None:
-    """What was said last, else why the engine failed."""
-    if notice or engine_state != "failed" or not engine_error:
+    """What was said last, and why the engine failed, as long as it has."""
+    if engine_state != "failed" or not engine_error:
         return notice
-    return Notice(
-        engine_error, remedies=(Remedy(_("Restart"), "restart"), Remedy(_("Settings"), opens="settings"))
-    )
+    ways = (Remedy(_("Restart"), "restart"), Remedy(_("Settings"), opens="settings"))
+    if notice is None:
+        return Notice(engine_error, remedies=ways)
+    others = tuple(one for one in notice.remedies if one not in ways)
+    return Notice(joined_sentences(notice.text, engine_error), "error", notice.undo, (*others, *ways))
 
 
 def _figures(shown_answer: Snapshot | None, done_turns: list[StoredTurn]) -> Stats | None:

@@ -47,7 +47,7 @@ def new_backend(plan: Plan, settings: Settings) -> Backend:
         )
     if plan.dtype == "float16":
         raise UserError(
-            _("The CPU computes in float32 or bfloat16, not in float16. Set dtype: auto in config.yaml.")
+            _("The CPU computes in float32 or bfloat16, not in float16. Set dtype to auto in the settings.")
         )
     return cpu_backend(dtypes[plan.computes], storage=dtypes[plan.dtype], threads=plan.threads)
 

@@ -48,6 +48,16 @@ def shown(desk, region: str) -> str:
     return "".join(Page(desk).render()[region])
 
 
+def test_why_the_engine_is_stopped_stands_there_whatever_else_is_said(desk):
+    """What was pressed next took its place, and “Restart it” went round in a circle without a reason."""
+    desk.engine.state, desk.engine.error = "failed", "The model needs more room."
+    assert "The model needs more room." in shown(desk, "notice")
+    desk.questions.summarize()
+    message = shown(desk, "notice")
+    assert "The engine is not running." in message and "The model needs more room." in message
+    assert message.count('data-act="restart"') == 1 and 'data-toggle="settings"' in message
+
+
 def test_a_text_that_does_not_fit_is_refused_with_the_ways_that_answer(refused):
     answer = shown(refused, "turns")
     assert "It does not fit." in answer

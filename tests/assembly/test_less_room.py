@@ -169,7 +169,7 @@ def test_a_plan_for_a_gpu_needs_one(folder: Path):
     """On a machine without: a sentence, not a traceback out of torch."""
     if torch.cuda.is_available():
         pytest.skip("there is one")
-    with pytest.raises(UserError, match="device: cpu"):
+    with pytest.raises(UserError, match="device to cpu"):
         build_engine(replace(PLAN, device="cuda", dtype="float16"), Settings(), folder)
 
 

@@ -350,5 +350,5 @@ def test_without_a_gpu_a_sentence(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UserError, match="GPU 1 cannot be used"):
         CudaBackend(torch.float16, index=1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="device: cpu"):
+    with pytest.raises(UserError, match="device to cpu"):
         CudaBackend(torch.float16)

@@ -78,7 +78,7 @@ class CudaBackend:
             raise UserError(
                 _(
                     "CUDA GPU {index} cannot be used: torch {version} does not see it. Update the NVIDIA "
-                    "driver and run `launcher.py repair`, or set device: cpu in config.yaml."
+                    "driver and run `launcher.py repair`, or set device to cpu in the settings."
                 ).format(index=index, version=torch.__version__)
             )
         self.device = torch.device("cuda", index)

@@ -228,7 +228,7 @@ def _require_free_space(repo: str, files: list[RemoteFile], stage: Path, *, extr
     if free < needed:
         said = _(
             "{repo} needs {needed} free in {folder}; {free} is free. Free some space, choose a smaller "
-            "model, or set TRIFORCE_HOME to a folder on another drive."
+            "model, or move the data folder to another drive: in the settings, or by TRIFORCE_HOME."
         )
         words = {"needed": size(needed), "free": size(free), "folder": stage.parent}
         raise UserError(said.format(repo=repo, **words))

@@ -161,7 +161,7 @@ def _require_free_space(root: Path) -> None:
     if free < FREE_BYTES_NEEDED:
         said = _(
             "Setting up the embedded model needs {needed} free in {folder}; {free} is free. Free some "
-            "space, or set TRIFORCE_HOME to a folder on another drive."
+            "space, or move the data folder to another drive: in the settings, or by TRIFORCE_HOME."
         )
         raise UserError(said.format(needed=size(FREE_BYTES_NEEDED), free=size(free), folder=root))
 
@@ -176,8 +176,8 @@ def _disk_errors(root: Path):
             raise _disk_full(root) from error
         if isinstance(error, PermissionError) or error.errno == errno.EROFS:
             said = _(
-                "The embedded model could not be written: {error}. Make {folder} writable, or set "
-                "TRIFORCE_HOME to another folder."
+                "The embedded model could not be written: {error}. Make {folder} writable, or "
+                "choose another data folder: in the settings, or by TRIFORCE_HOME."
             )
             raise UserError(said.format(error=error, folder=root)) from error
         raise
@@ -186,8 +186,8 @@ def _disk_errors(root: Path):
 def _disk_full(root: Path) -> UserError:
     shutil.rmtree(root / f".{NAME}.part", ignore_errors=True)
     said = _(
-        "The disk is full: the embedded model could not be stored in {folder}. Free about {needed}, or set "
-        "TRIFORCE_HOME to a folder on another drive, then start again."
+        "The disk is full: the embedded model could not be stored in {folder}. Free about {needed}, or "
+        "move the data folder to another drive (in the settings, or by TRIFORCE_HOME), then start again."
     )
     return UserError(said.format(folder=root, needed=size(FREE_BYTES_NEEDED)))
 
