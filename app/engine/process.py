@@ -112,13 +112,13 @@ def why_ended(how: str, mapped_files: Mapping[str, int]) -> str:
         return said.format(file=file)
     if how == f"exit code {CARD_LOST}":
         return _(
-            "The graphics card failed, and the engine with it. It is being started again and nothing of the "
-            "conversation is lost: ask again in a moment. If it happens again, update the NVIDIA driver and "
-            "run `launcher.py doctor --gpu`."
+            "The graphics card failed, and the engine with it, which starts again by itself. Nothing of the "
+            "conversation is lost: ask again. If it happens again, update the NVIDIA driver and run "
+            "`launcher.py doctor --gpu`."
         )
     said = _(
-        "The engine stopped unexpectedly ({how}). It is being started again and nothing of the conversation "
-        "is lost: ask again in a moment."
+        "The engine stopped unexpectedly ({how}) and starts again by itself. Nothing of the conversation is "
+        "lost: ask again."
     )
     return said.format(how=how)
 

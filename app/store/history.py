@@ -48,6 +48,7 @@ class History:
         # answers that the disk had no room for: shown, and written with the next that can be
         self._failures, self._refusal = 0, ""
         self._unwritten: dict[tuple[str, int], UnwrittenAnswer] = {}
+        self._left_writing: frozenset[tuple[str, int]] = frozenset()  # by an earlier run: told as stopped
         self._last: tuple[str, list, dict] = ("", [], {})  # what `turns` read last: told while nothing can be
 
     def close(self) -> None:
@@ -128,6 +129,8 @@ class History:
             (_id, rows, versions), unwritten = self._last, dict(self._unwritten)
         found = []
         for number, role, text, state, extra in rows:
+            if state == "writing" and (conversation_id, number) in self._left_writing:
+                state = "stopped"
             turn = StoredTurn(
                 number, role, text, state, renamed(from_json(extra)), tuple(versions.get(number, ()))
             )
@@ -403,7 +406,7 @@ class History:
 
     def settle(self) -> int:
         """Answers still marked as being written (the app was killed) become `stopped`. Returns how many; why
-        that cannot be written, as on a full disk, is the `warning`.
+        that cannot be written, as on a full disk, is the `warning`, and they are told so all the same.
         """
         with self._lock:
             query = "UPDATE turns SET state = 'stopped' WHERE state = 'writing'"
@@ -411,6 +414,9 @@ class History:
                 return with_room(lambda: self._db.execute(query)).rowcount
             except sqlite3.Error as error:
                 self.warning = joined_sentences(*filter(None, (self.warning, in_words(error))))
+                left = "SELECT conversation_id, number FROM turns WHERE state = 'writing'"
+                with contextlib.suppress(sqlite3.Error):
+                    self._left_writing = frozenset(self._db.execute(left).fetchall())
                 return 0
 
 

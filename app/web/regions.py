@@ -68,7 +68,7 @@ def stage_html(
         covered=covered,
         known=bool(known),
         facts=_card_facts(book, known),
-        fit=_fit(known),
+        fit=_fit(known, reading_mode),
         ways=_ways(known, reading_mode),
         parts=known.get("parts", ()),
         notes=[*known.get("notes", ()), *book.warnings, *_outdated(book)],
@@ -160,12 +160,12 @@ def _card_facts(book: Document, card: dict) -> dict[str, object]:
     }
 
 
-def _fit(card: dict) -> dict[str, object] | None:
+def _fit(card: dict, reading_mode: str) -> dict[str, object] | None:
     """How much of the context the book takes, in words and as a share; None before the engine has said it."""
     if "share_of_context" not in card:
         return None
     share, count = float(card["share_of_context"]), len(card.get("parts", ()))
-    if card.get("fits"):
+    if card.get("fits") or (reading_mode == "full" and share <= 1):
         words = _("Fits the context: {share} of it").format(share=f"{share:.0%}")
         return {"tone": "good", "words": words, "width": min(share, 1)}
     words = _n(

@@ -67,18 +67,23 @@ def test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done(d
     assert [turn.text for turn in desk.books.turns] == ["Who?", ANSWER, "And then?", ANSWER]
 
 
-def test_a_start_on_a_full_disk_after_a_crash_says_so(make_desk, tmp_path):
-    """The app was killed in an answer, and its disk is still full: the start ended in a traceback."""
+def test_a_start_on_a_full_disk_after_a_crash_says_so(make_desk, tmp_path, book):
+    """The app was killed in an answer, and its disk is still full: the start ended in a traceback, and then
+    what had been written of the answer was not shown.
+    """
     with contextlib.closing(History(tmp_path / "chats.db")) as history:
-        talk = history.create("").id
+        talk = history.create(book.sha256).id
         history.add(talk, "user", "Who?")
         history.add(talk, "assistant", "It is", state="writing")
         refuse = "BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
         history._db.execute(f"CREATE TRIGGER full BEFORE UPDATE ON turns {refuse}")
     desk = make_desk(FakeRuntime())
+    desk.library.add(book)
     desk.resume()
     assert "disk is full" in desk.state.notice.text
-    assert [turn.text for turn in desk.history.turns(talk)] == ["Who?", "It is"]
+    assert [(turn.text, turn.state) for turn in desk.books.turns][1:] == [("It is", "stopped")]
+    page = "".join(Page(desk).render()["turns"])
+    assert "It is" in page and "Interrupted" in page and "not stored" not in page
 
 
 def test_an_answer_that_cannot_be_stored_is_shown_and_stored_later(opened):

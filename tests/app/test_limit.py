@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 
 import pytest
 
@@ -195,6 +196,15 @@ def test_the_faster_way_is_offered_first(story):
     read, passages = ways(stage_html(story, short, covered=False, opening=None, talking=False))
     assert "Read it all" in read and "3.6" in read
     assert "Answer from passages" in passages and "now" not in passages and 'aria-pressed="true"' in passages
+
+
+def test_a_text_that_fits_and_is_to_be_read_whole_is_not_called_read_in_parts(story):
+    """The card said so while all of it was being read in one go."""
+    parts = card(story, fits=False, parts=["One", "Two"], share_of_context=0.8)
+    show = partial(stage_html, story, covered=False, opening=None, talking=False)
+    assert "Read in 2 parts" in show(parts) and "Fits the context: 80%" in show(parts, reading_mode="full")
+    large = card(story, fits=False, parts=["One", "Two"], share_of_context=1.8)
+    assert "Read in 2 parts" in show(large, reading_mode="full")
 
 
 def test_a_text_that_is_read_in_no_time_offers_no_choice(story):
