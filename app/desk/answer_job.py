@@ -61,6 +61,7 @@ class Snapshot:
     stats: Stats | None = None
     finished: Finished | None = None
     error: str = ""
+    whole_s: float = 0.0  # how long it takes by what was known at its first part; 0: unknown
     fatal: bool = False
     stopping: bool = False
 
@@ -73,6 +74,12 @@ class Snapshot:
     def text(self) -> str:
         """The answer so far."""
         return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def kept(self) -> tuple[Piece, ...]:
+        """What stays where the answer breaks off: what was told of the parts, and the text so far."""
+        told = "".join(f"## {label}\n\n{text}\n\n" for label, text in self.parts)
+        return _joined((Piece(told, ""),) if told else (), self.pieces)
 
     @property
     def telling(self) -> tuple[int, int]:
@@ -238,7 +245,7 @@ class AnswerJob:
 
         The stretches of a summary of the whole follow each other in the answer.
         """
-        now = self._snapshot
+        now = self._snapshot = replace(self._snapshot, whole_s=self._snapshot.whole_s or event.left_s or 0.0)
         if event.purpose == "telling":  # in the place of what stands there
             self._set(phase="prefill", reading=event, prefill=None, looked=())
             return
@@ -261,7 +268,8 @@ class AnswerJob:
         if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
             self._saved_at = self._clock()
             with contextlib.suppress(sqlite3.Error):  # the end says so; until then the answer goes on
-                self._history.update(self.conversation_id, self.turn, self._snapshot.text, state="writing")
+                text = "".join(piece.text for piece in self._snapshot.kept)
+                self._history.update(self.conversation_id, self.turn, text, state="writing")
 
     def _end(self, event: Finished | Failed) -> None:
         now = self._snapshot
@@ -270,10 +278,10 @@ class AnswerJob:
                 now = replace(now, pieces=(*now.standing.before, *now.standing.after))
             stands = [asdict(one) for one in now.standing.stands] if now.standing else []
             said = {"error": event.message, "ways": list(event.ways), "stands": stands}
-            self._save(now.text, now.pieces, state="failed", **said)
+            self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)
             if self._stands:
                 self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
-            self._set(phase="failed", error=event.message, fatal=event.fatal)
+            self._set(phase="failed", error=event.message, fatal=event.fatal, parts=())
             return
         pieces = _joined((), event.pieces or (Piece(event.text, ""),))
         self._save(
@@ -293,7 +301,8 @@ class AnswerJob:
             self._say(_("Stopped. The earlier answer is kept."), "info")
         if event.reason != "user":
             self._done(event)
-        self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats)
+        parts = now.parts if event.reason != "user" else ()  # they stand in the text then
+        self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats, parts=parts)
 
     def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
         """Writes the answer. One that cannot be written is shown all the same, and the person is told."""

@@ -26,6 +26,7 @@ from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 IN_TURN = ("passage", "part summary", "telling")  # purposes of a reading whose parts are all read
+IN_LEVELS = ("part summary", "whole summary")  # of one whose parts are told, then the whole from these
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
@@ -318,7 +319,7 @@ def answer_html(
 
 def progress_html(now: Snapshot | None) -> str:
     """The bar while the engine loads or reads; empty otherwise."""
-    if now is None or not now.running or now.phase == "streaming" and now.standing is None:
+    if now is None or not now.running or now.phase == "streaming" and not (now.standing or _in_levels(now)):
         return ""
     return render("progress.html", title=_doing(now), detail=nonbreaking(_how_far(now)), share=_share(now))
 
@@ -331,10 +332,19 @@ def _share(now: Snapshot) -> float | None:
     if now.phase == "loading" and now.loading:
         return now.loading.fraction
     read = prefill.done_tokens / prefill.total_tokens if prefill and prefill.total_tokens else None
-    if reading is None or reading.purpose not in IN_TURN:
+    in_levels = _in_levels(now)
+    if reading is None or not (in_levels or reading.purpose in IN_TURN):
         return read
     read = 1.0 if now.phase == "streaming" else read or 0.0
+    if in_levels:  # of what is left, this part has its share, half of which is reading it
+        left_s = reading.left_s * (1 - read / 2 / (reading.total - reading.index + 1))
+        return max(0.0, 1 - left_s / max(now.whole_s, reading.left_s))
     return (reading.index - 1 + read / 2) / reading.total
+
+
+def _in_levels(now: Snapshot) -> bool:
+    """Whether parts are told that are told in one later: how long all of that takes is known."""
+    return bool(now.reading and now.reading.purpose in IN_LEVELS and now.reading.left_s and now.whole_s)
 
 
 def _doing(now: Snapshot) -> str:
@@ -351,6 +361,8 @@ def _doing(now: Snapshot) -> str:
         one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
     elif reading.purpose == "whole summary":
         one, among = _("Telling the whole: {part}"), _("Telling the whole, {index} of {total}: {part}")
+    elif now.phase == "streaming":
+        one, among = _("Telling: {part}"), _("Telling part {index} of {total}: {part}")
     else:
         one, among = _("Reading: {part}"), _("Reading, {index} of {total}: {part}")
     return (among if reading.total > 1 else one).format(
@@ -364,7 +376,7 @@ def _how_far(now: Snapshot) -> str:
     if now.phase == "preparing":
         return _memory_ready(now.preparing)
     prefill, loading = now.prefill, now.loading
-    if now.standing and now.reading.left_s:
+    if _in_levels(now) or now.standing and now.reading.left_s:
         return _("about {time} until all is told").format(time=duration(now.reading.left_s))
     if now.reading and now.reading.purpose == "passage" and now.reading.left_s:
         return _("about {time} left").format(time=duration(now.reading.left_s))
@@ -378,8 +390,6 @@ def _how_far(now: Snapshot) -> str:
     ]
     if prefill.eta_s:
         said.append(_("{time} left").format(time=duration(prefill.eta_s)))
-    if now.reading and now.reading.left_s:
-        said.append(_("about {time} until all is told").format(time=duration(now.reading.left_s)))
     if prefill.snapshot_tokens:
         said.append(_("{count} known from before").format(count=f"{prefill.snapshot_tokens:,}"))
     return " · ".join(said)

@@ -62,12 +62,12 @@ class Summaries(Responder):
         if parts.stopped:
             words = _("Stopped in part {number} of {count}; the parts before it are kept.")
             said = words.format(number=len(notes) + 1, count=len(plan.parts))
-            yield self._stopped(run, plan, len(notes), parts.stats, (said, *parts.notes))
+            yield self._stopped(run, plan, notes, parts.stats, (said, *parts.notes))
             return
         whole = yield from self._whole(run, plan, notes)
         if whole is None:
             said = _("Stopped before the whole was told; the summaries of all parts are kept.")
-            yield self._stopped(run, plan, len(notes), parts.stats, (said,))
+            yield self._stopped(run, plan, notes, parts.stats, (said,))
             return
         sections, anew = whole
         told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
@@ -325,11 +325,21 @@ class Summaries(Responder):
         yield self._turns.finished(whole, plan=plan, sources=sources, notes=(*notes, note))
 
     def _stopped(
-        self, run: AnswerRun, plan: ReadingPlan, read: int, stats: Stats, notes: Sequence[str]
+        self,
+        run: AnswerRun,
+        plan: ReadingPlan,
+        told: Sequence[PartSummary],
+        stats: Stats,
+        said: Sequence[str],
     ) -> Finished:
-        """The end of a reading in parts that the user stopped."""
-        sources = source_names(run.ask.book, plan.parts[:read])
-        return self._turns.finished(Answer("user", (), (), stats), plan=plan, sources=sources, notes=notes)
+        """The end of a reading in parts that the user stopped: what was `told` of the parts before, as it
+        stands; `said` of that.
+        """
+        text, stands = composed([HeadedLines(part.label, part.lines) for part in told], quoting=True)
+        done = Answer("user", text.pieces, tuple(self._tokenizer.encode(text.text)), stats)
+        sources = source_names(run.ask.book, plan.parts[: len(told)])
+        end = self._turns.finished(done, plan=plan, sources=sources, notes=(*quoted(stands), *said))
+        return replace(end, stands=stands)
 
 
 def _complete(done: Answer) -> LevelledText:

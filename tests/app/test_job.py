@@ -5,12 +5,14 @@ stretches in a row.
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import asdict, replace
 
 import pytest
 
 from app.desk.answer_job import AnswerJob, Snapshot
 from app.store.history import History
+from app.web.regions import progress_html
 from core.events import (
     AttentionEvidence,
     DecodingStarted,
@@ -107,6 +109,47 @@ def test_parts_stand_beside_the_answer_and_a_retry_replaces_its_part(history):
     )
     assert job.snapshot.parts == (("One", "The keeper rowed."), ("Two", "The bell rang."))
     assert job.snapshot.text == "He rowed and rang."
+
+
+def test_what_was_told_of_parts_stays_when_the_engine_dies_and_stands_once(history):
+    """Only the part at hand was kept in the conversation; what was told before it was gone with the page."""
+    job, _ = played(
+        history,
+        ReadingStep(1, 2, "One", "part summary"),
+        said("The keeper rowed."),
+        ReadingStep(2, 2, "Two", "part summary"),
+        said("The bell"),
+        Failed("The engine stopped."),
+    )
+    (turn,) = history.turns(job.conversation_id)
+    assert turn.state == "failed" and turn.text == "## One\n\nThe keeper rowed.\n\nThe bell"
+    assert "".join(text for text, _level in turn.extra["level_pieces"]) == turn.text
+    assert job.snapshot.parts == ()
+
+
+def test_a_summary_in_levels_has_one_bar_that_is_met(history):
+    """Each part had a bar of its own from nothing to all, and none while it was told."""
+    bars = []
+    events = (
+        ReadingStep(1, 2, "One", "part summary", left_s=100.0),
+        Prefill(9, 9, 1.0),
+        said("The keeper rowed."),
+        ReadingStep(2, 2, "Two", "part summary", left_s=60.0),
+        said("The bell rang."),
+        ReadingStep(1, 1, "the whole book", "whole summary", left_s=20.0),
+        said("He rowed and rang."),
+        Finished("stop", "He rowed and rang.", STATS),
+    )
+    talk = history.create("book").id
+
+    def look() -> None:
+        if shown := progress_html(job.snapshot):
+            bars.append(float(re.search(r"width:([\d.]+)%", shown).group(1)))
+
+    job = AnswerJob(iter(events), history, talk, changed=look)
+    job.start()
+    assert job.join(10)
+    assert bars == sorted(bars) and bars[0] == 0 and bars[-1] == 90 and {25, 40, 70, 80} <= set(bars)
 
 
 def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_its_own(history):

@@ -130,6 +130,7 @@ WAITS = {
                 "prefill",
                 reading=ReadingStep(2, 9, "Two", "part summary", left_s=72.0),
                 prefill=Prefill(5, 9, 1.0, 3.0),
+                whole_s=90.0,
             )
         ),
         ("Reading, 2 of 9", "72\u00a0s until all is told", "stop"),

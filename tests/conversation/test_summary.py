@@ -50,6 +50,8 @@ def test_stopped_reading_goes_on_where_it_stopped(tmp_path):
             stopped.append(event)
     assert event.reason == "user"
     assert event.sources == ("Chapters 1–2",)
+    assert "## Chapter 1\n\n" in event.text and "## Chapter 2\n\n" in event.text, "what was told stays"
+    assert len(event.stands) == len([line for line in event.text.split("\n\n") if not line.startswith("#")])
     fresh, engine = make(reply_by_prompt, notes=PartSummaryStore(tmp_path))
     events = ask(fresh, book(), None)
     assert finished(events).text == WHOLE
