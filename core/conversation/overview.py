@@ -61,7 +61,8 @@ class Overview(Responder):
             plan = self._plan_for(told)
         else:
             plan = self._end(told, whole)
-        yield from self._summaries.summarize(told, replace(plan, notes=(*plan.notes, *notes)))
+        plan = replace(plan, notes=(*plan.notes, *notes))
+        yield from self._summaries.summarize(told, plan, every_part=kind == "end")
 
     def _end(self, run: AnswerRun, whole: Document) -> ReadingPlan:
         """The last parts of what may be read, as many as an end needs."""

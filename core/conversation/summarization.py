@@ -48,14 +48,17 @@ class Summaries(Responder):
             if lines is not None
         ]
 
-    def summarize(self, run: AnswerRun, plan: ReadingPlan) -> Iterator[Event]:
-        """The events of a summary."""
+    def summarize(self, run: AnswerRun, plan: ReadingPlan, *, every_part: bool = False) -> Iterator[Event]:
+        """The events of a summary. `every_part`: none is passed over, however little of it would be chosen
+        from the whole; else a few parts stand for the others.
+        """
         own = self._in_own_words(run.ask)
-        if own:
-            yield from self._shown(run, plan, self._own_sections(run, plan), Stats(), note=own)
-            return
-        if self._style.summaries == "supported":
-            yield from self._part_by_part.tell(run, plan, self._own_sections(run, plan))
+        if own or self._style.summaries == "supported":
+            sections = self._of_each_part(run, plan) if every_part else self._own_sections(run, plan)
+            if own:
+                yield from self._shown(run, plan, sections, Stats(), note=own)
+            else:
+                yield from self._part_by_part.tell(run, plan, sections)
             return
         notes: list[PartSummary] = []
         parts = yield from self._parts(run, plan, notes)
@@ -122,6 +125,12 @@ class Summaries(Responder):
             return sections
         lines = [line for section in sections for line in section.lines]
         return [HeadedLines("", fewer(lines, WORDS[length]))]
+
+    def _of_each_part(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
+        """Each part's best sentences, as many of each: an end has a last one."""
+        words = WORDS[run.ask.summary_length] // len(plan.parts)
+        lines = [own_lines(run.ask.book, [(part.start, part.end)], words) for part in plan.parts]
+        return [HeadedLines("", tuple(line for some in lines for line in some))]
 
     # ---- told by the model ---------------------------------------------------------------------------------
 

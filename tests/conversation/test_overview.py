@@ -68,6 +68,17 @@ def test_an_end_is_told_by_the_model_where_summaries_are():
     assert done.stats.new_tokens > 0 and "Ysolde walked" in done.text
 
 
+@pytest.mark.parametrize("style", [READER, TELLER], ids=["own", "told"])
+def test_an_end_has_its_last_part_even_where_the_parts_before_tell_more(style):
+    """Robin Hood did not die: of the last parts' sentences none of the very last one was chosen."""
+    book = tale(days=40)
+    text = book.text + "".join(f"“Bury me below oak {at}, Mirabel, for I die.”\n\n" for at in range(60))
+    sections = (*book.sections[:3], replace(book.sections[3], end=len(text)))
+    session, engine = make(lambda ids, params: encoded("Ysolde died."), style=style)
+    done = finished(ask(session, replace(book, text=text, sections=sections, sha256="spoken"), END))
+    assert any(one.book_start >= len(book.text) for one in done.stands)
+
+
 def test_what_it_is_about_is_its_summary_and_a_kept_one_is_not_told_again():
     said = encoded("They walked to the market before dark.")
     session, engine = make(lambda ids, params: said, style=TELLER)
