@@ -99,7 +99,7 @@ class Overview(Responder):
             told += pieces
         ids = tuple(self._tokenizer.encode("".join(piece.text for piece in told)))
         self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
-        said = [_("Counted by name in the text, without the model.")]
+        said = [_("Counted by name in the text, without the model: namesakes may be counted as one.")]
         if others := found[_INTRODUCED:][:_NAMED]:
             names = listed_texts(f"{one.name} ({len(one.mentions)})" for one in others)
             said.append(_("Named less often: {names}.").format(names=names))
