@@ -196,6 +196,33 @@ def test_more_memory_never_gives_a_slower_plan_as_it_is_set_up_by_default(entry)
     assert_no_slower([planned(machine, entry.name, context=context) for machine in machines])
 
 
+def grids() -> Iterator[ParameterSet]:
+    """GiB of a card, GiB beside it and GB/s between: two of each with every third model; all if slow."""
+    yield pytest.param(TARGETS[::3], ((12, 24), (32, 128), (12.0, 25.0)), id="few")
+    every = (6, 8, 12, 16, 24, 32, 48), (16, 32, 64, 128), (6.0, 12.0, 25.0, 52.0)
+    for entry in TARGETS:
+        yield pytest.param((entry,), every, marks=pytest.mark.slow, id=entry.name)
+
+
+@pytest.mark.parametrize(("entries", "axes"), list(grids()))
+def test_no_step_to_a_better_machine_gives_a_slower_plan_as_it_is_set_up_by_default(entries, axes):
+    """From every place of the grid: a larger card, more memory beside it, a faster way between."""
+    for entry in entries:
+        context = min(131_072, entry.shape.longest_context)
+        found = {}
+        for place in product(*axes):
+            vram_gib, ram_gib, bus = place
+            machine = imagined_hardware(gpu="RTX 4090", vram_gib=vram_gib, ram_gib=ram_gib, pcie_gb_per_s=bus)
+            found[place] = planned(machine, entry.name, context=context)
+        for place, axis in product(found, range(len(axes))):
+            steps = axes[axis]
+            if isinstance(found[place], PlanError) or place[axis] == steps[-1]:
+                continue
+            further = steps[steps.index(place[axis]) + 1]
+            better = found[(*place[:axis], further, *place[axis + 1 :])]
+            assert isinstance(better, Plan) and no_slower(better, found[place]), (entry.name, place, axis)
+
+
 def assert_no_slower(steps: list[Plan | PlanError]) -> None:
     """Each beside the one before, on the better machine."""
     for number, (smaller, larger) in enumerate(pairwise(steps)):
