@@ -71,14 +71,15 @@ class Request:
     `history`: what was said before, oldest first. `chapters`: the first and the last that are read;
     `selected_chapters`: these alone are (1-based). `ignore_cache`: read every part again, even when its
     summary is known. `spoiler_limit`: the last chapter that may be read or shown (1-based), as if the book
-    ended with it; None: there is no limit. `summary_length`: one of core.config.LENGTHS. `low_priority`:
-    another program asks, and what it reads gives way to what the person reads. `instructions`: the person's
-    own, for every answer ("answer in German, briefly"). UserError where they are too long. `text`: what
-    stands before the first question of a conversation without a book, as it is; the reading of it is kept as
-    a book's. `forbid_truncation`: nothing is answered rather than that the oldest of the history is left out.
-    `compare`: the tokens of an answer that was given to this question before: they are judged by plain
-    decoding (Stats.verified) beside the answer. `drawn`: how that was, by its Finished. `summaries`: one of
-    core.config.SUMMARIES. `again`: another telling is wanted than the one that is known.
+    ended with it; None: there is no limit. `end`: the same for a place in characters. `summary_length`: one
+    of core.config.LENGTHS. `low_priority`: another program asks, and what it reads gives way to what the
+    person reads. `instructions`: the person's own, for every answer ("answer in German, briefly"). UserError
+    where they are too long. `text`: what stands before the first question of a conversation without a book,
+    as it is; the reading of it is kept as a book's. `forbid_truncation`: nothing is answered rather than that
+    the oldest of the history is left out. `compare`: the tokens of an answer that was given to this question
+    before: they are judged by plain decoding (Stats.verified) beside the answer. `drawn`: how that was, by
+    its Finished. `summaries`: one of core.config.SUMMARIES. `again`: another telling is wanted than the one
+    that is known.
     """
 
     question: str | None = None
@@ -91,6 +92,7 @@ class Request:
     history: tuple[HistoryTurn, ...] = ()
     ignore_cache: bool = False
     spoiler_limit: int | None = None
+    end: int | None = None
     summary_length: str = "page"
     summaries: str = "auto"
     again: bool = False

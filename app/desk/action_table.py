@@ -70,6 +70,7 @@ def of_books(
         "untick": action(chapters.untick),
         "tell": action(questions.summarize_chapter, number=number_field("value")),
         "summarize-selected": action(questions.summarize_selected),
+        "recap": action(questions.recap, what=text_field("id")),
         "tell-up-to": action(questions.summarize_up_to, number=number_field("value")),
         "cite": action(reader.show, offset=number_field("offset"), length=number_field("length")),
         "goto": action(reader.show, offset=number_field("value")),

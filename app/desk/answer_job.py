@@ -77,12 +77,9 @@ class Snapshot:
 
     @property
     def kept(self) -> tuple[Piece, ...]:
-        """What stays where the answer breaks off: what was told of the parts, and the text so far, without
-        the sentence that nobody has held to the book.
-        """
+        """What stays where the answer breaks off: what was told of the parts, and the text so far."""
         told = "".join(f"## {label}\n\n{text}\n\n" for label, text in self.parts)
-        settled = (*self.standing.before, *self.standing.after) if self.standing else self.pieces
-        return _joined((Piece(told, ""),) if told else (), settled)
+        return _joined((Piece(told, ""),) if told else (), self.pieces)
 
     @property
     def telling(self) -> tuple[int, int]:
@@ -277,6 +274,8 @@ class AnswerJob:
     def _end(self, event: Finished | Failed) -> None:
         now = self._snapshot
         if isinstance(event, Failed):
+            if now.standing:  # without the sentence that nobody held to the book
+                now = replace(now, pieces=(*now.standing.before, *now.standing.after))
             stands = [asdict(one) for one in now.standing.stands] if now.standing else []
             said = {"error": event.message, "ways": list(event.ways), "stands": stands}
             self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.desk.names import BookNames
-from app.desk.reader import Reader
+from app.desk.reader import Reader, as_known
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.store.history import History
@@ -29,6 +29,12 @@ class OpenBooks:
     def current(self) -> Document | None:
         """The open book."""
         return self._library.find(self._store.state.book_id)
+
+    @property
+    def known(self) -> Document | None:
+        """What may be read of the open book."""
+        book = self.current
+        return as_known(book, self._store.state.spoiler_limit) if book else None
 
     @property
     def turns(self) -> list[StoredTurn]:

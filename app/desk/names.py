@@ -7,18 +7,16 @@ at.
 
 from __future__ import annotations
 
-import re
 import threading
 from dataclasses import replace
 
-from app.desk.reader import Reader, as_known
+from app.desk.reader import Reader, as_known, read_up_to
 from app.desk.store import Store
 from app.desk.values import NamesPanel
 from app.store.library import Library
 from core.documents.document import Document
 from core.evidence.occurrences import KINDS, Occurrence, occurrences
 
-_GAP = re.compile(r"\n\s*\n")
 _KEPT = 4  # places that need not be looked through again
 
 
@@ -43,7 +41,7 @@ class BookNames:
     def up_to(self, end: str) -> None:
         """Shows what occurs up to where the book stands open ("here"), or in all that may be read ("all")."""
         if book := self._known():
-            reached = len(book.text) if end == "all" else self._here(book)
+            reached = len(book.text) if end == "all" else read_up_to(book, self._store.state)
             self._look(book, reached)
             self._reader.names_shown(reached)
 
@@ -85,14 +83,7 @@ class BookNames:
         if self._store.state.spoiler_limit:
             return len(book.text)
         before = self._store.state.notebook.names_end or 0
-        return min(len(book.text), max(before, self._here(book)))
-
-    def _here(self, book: Document) -> int:
-        """The end of the paragraph at which the book stands open."""
-        state = self._store.state
-        at = state.passage.offset if state.notebook.position is None else state.notebook.position
-        gap = _GAP.search(book.text, min(at, len(book.text)))
-        return gap.start() if gap else len(book.text)
+        return min(len(book.text), max(before, read_up_to(book, self._store.state)))
 
     def _look(self, book: Document, end: int) -> None:
         kind = self._store.state.names.kind

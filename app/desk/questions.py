@@ -4,12 +4,14 @@ before anything is sent.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.desk.answers import AnswerQueue
 from app.desk.books import OpenBooks
+from app.desk.reader import read_up_to
 from app.desk.requests import Requests, span
 from app.desk.retelling import RETOLD_TOKENS
 from app.desk.state import AppState
@@ -19,12 +21,18 @@ from app.desk.waiting import WaitingQuestions
 from app.errors import in_words
 from app.store.history import History, new_id
 from app.store.turns import StoredTurn, asked_again, exchanges, wording
+from core.conversation.reading import book_chapters
+from core.documents.document import Document
+from core.documents.word_count import count_words
 from core.errors import UserError
 from core.request import Request
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
+
+
+RECAP_WORDS = 60  # that must have been read
 
 
 class Questions:
@@ -75,6 +83,23 @@ class Questions:
         """Has each chapter told up to this one, from its own text alone."""
         book = self._books.current
         self._summarize_each(range(1, min(number, max(1, len(book.chapters) if book else 0)) + 1))
+
+    def recap(self, what: str) -> None:
+        """Has told what was read, up to where the book stands open: of this chapter, of the one before, which
+        is told whole, or since the visit before this one ("chapter", "before", "visit").
+        """
+        book, state = self._books.known, self._store.state
+        if book is None:
+            return
+        end = read_up_to(book, state)
+        starts = [one.start for one in book_chapters(book)]
+        here = max(1, bisect_left(starts, end))
+        if what == "before":
+            self._summarize_each((here - 1,))
+        elif what in ("chapter", "visit"):
+            visited = state.notebook.visit_before or 0
+            first = max(1, bisect_right(starts, visited)) if what == "visit" else here
+            self._recap(book, min(first, here), here, end)
 
     def regenerate(self) -> None:
         """Answers the last question again. The old answer stands until the new one is complete."""
@@ -145,6 +170,15 @@ class Questions:
         told = sorted({one for one in numbers if 1 <= one <= count})
         if told and self._is_open() and not self._is_down():
             self._send(None, **span(told), summary_length="chapters")
+
+    def _recap(self, book: Document, first: int, last: int, end: int) -> None:
+        """Nothing is told where hardly anything was read."""
+        start = book_chapters(book)[first - 1].start
+        if count_words(book.text[start:end]) < RECAP_WORDS:
+            self._store.say(_("There is nothing to recap yet: read on a little first."), "info")
+        elif not self._is_down():
+            told = {"chapters": (first, last), "selected_chapters": (), "end": end}
+            self._send(None, **told, summary_length="paragraph")
 
     def _is_open(self) -> bool:
         """Whether a book lies open; says so where none does."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookSearch, NamesPanel, ShownPassage
 from app.store.library import Library
@@ -20,6 +21,7 @@ from core.documents.document import Document
 from core.documents.finding import Finder
 from core.text.words import translated as _
 
+_GAP = re.compile(r"\n\s*\n")
 WANTED_CHARS = 200
 _REACH_CHARS = 40_000  # how far behind its paragraph a selected passage is looked for
 
@@ -42,7 +44,7 @@ class Reader:
         nothing = {"book_search": BookSearch(), "names": NamesPanel(), "aside": None}
         if whole is None:
             return {"passage": ShownPassage(), "notebook": Notebook(), **nothing}
-        notebook = self._library.notebook(whole.sha256).settled_in(whole.text)
+        notebook = self._library.notebook(whole.sha256).settled_in(whole.text).visited()
         first = whole.chapters[0].start if whole.chapters else 0
         passage = ShownPassage(first if notebook.position is None else notebook.position)
         passage = _inside(as_known(whole, spoiler_limit), passage)
@@ -180,6 +182,13 @@ def _inside(book: Document, passage: ShownPassage) -> ShownPassage:
 def as_known(book: Document, spoiler_limit: int | None) -> Document:
     """The book as far as it may be read; one that was read anew may have fewer chapters than then."""
     return book.up_to(min(spoiler_limit, len(book.chapters)) if spoiler_limit and book.chapters else None)
+
+
+def read_up_to(book: Document, state: AppState) -> int:
+    """The end of the paragraph at which the open book stands open."""
+    at = state.passage.offset if state.notebook.position is None else state.notebook.position
+    gap = _GAP.search(book.text, min(at, len(book.text)))
+    return gap.start() if gap else len(book.text)
 
 
 def as_read(known: Document, question: StoredTurn | None) -> Document:

@@ -32,7 +32,8 @@ class Bookmark:
 @dataclass(frozen=True, slots=True)
 class Notebook:
     """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet. `names_end`:
-    up to where its people, places and terms were shown last; None: they were not.
+    up to where its people, places and terms were shown last; None: they were not. `visit`: the position at
+    which the book was opened last, `visit_before`: the time before; None: it was not opened before.
     `reading_mode`: how questions have it read (core.config.READING_MODES); "": as the settings say.
     """
 
@@ -41,6 +42,14 @@ class Notebook:
     instructions: str = ""
     reading_mode: str = ""
     names_end: int | None = None
+    visit: int | None = None
+    visit_before: int | None = None
+
+    def visited(self) -> Notebook:
+        """As it is when the book is opened: another visit begins where the person has read on."""
+        if self.position is None or self.position == self.visit:
+            return self
+        return replace(self, visit=self.position, visit_before=self.visit or 0)
 
     def with_bookmark(self, new: Bookmark) -> Notebook:
         """In place of the one at its offset, in the order of the book."""
@@ -58,17 +67,15 @@ class Notebook:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `from_json` takes."""
-        values = asdict(self)
-        if self.names_end is None:
-            del values["names_end"]
-        return values
+        return {name: one for name, one in asdict(self).items() if one is not None or name == "position"}
 
     @classmethod
     def from_json(cls, data: Any) -> Notebook:
         """The inverse of `to_json`. Raises TypeError, KeyError or ValueError for anything else."""
         marks = [_checked(Bookmark(**one)) for one in data["bookmarks"]]
-        position, names_end = data["position"], data.get("names_end")
-        for one in (position, names_end):
+        position = data["position"]
+        others = {name: data.get(name) for name in ("names_end", "visit", "visit_before")}
+        for one in (position, *others.values()):
             if one is not None and (not isinstance(one, int) or one < 0):
                 raise ValueError(f"a position of {one!r}")
         instructions = data.get("instructions", "")  # notebooks of earlier versions have none
@@ -77,7 +84,7 @@ class Notebook:
         mode = data.get("reading_mode", "")
         if mode not in ("", *READING_MODES):
             raise ValueError(f"a reading mode of {mode!r}")
-        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS], mode, names_end)
+        return cls(position, tuple(marks), instructions[:INSTRUCTIONS_CHARS], mode, **others)
 
 
 def _settled(marks: Iterable[Bookmark], text: str) -> Iterable[Bookmark]:

@@ -35,6 +35,11 @@ def wording(ask: Request) -> str:
     if ask.chapters is None:
         return _("Summarise this book")
     first, last = ask.chapters
+    if ask.end is not None:
+        words = _("Recap of chapters {first} to {last}, as far as I have read")
+        if first == last:
+            words = _("Recap of chapter {first}, as far as I have read")
+        return words.format(first=first, last=last)
     if first == last:
         return _("Summarise chapter {number}").format(number=first)
     return _("Summarise chapters {first} to {last}").format(first=first, last=last)
@@ -58,6 +63,7 @@ def choices(ask: Request) -> dict[str, Any]:
         "selected_chapters": ask.selected_chapters,
         "reading_mode": ask.reading_mode,
         "spoiler_limit": ask.spoiler_limit,
+        "end": ask.end,
         "summary_length": ask.summary_length,
         "summaries": ask.summaries,
         "instructions": ask.instructions,
@@ -71,6 +77,7 @@ def asked_again(question: StoredTurn) -> dict[str, Any]:
         "question": None if question.extra.get("summary") else question.text,
         "chapters": tuple(chapters) if chapters else None,
         "selected_chapters": tuple(question.extra.get("selected_chapters", ())),
+        "end": question.extra.get("end"),
         "reading_mode": question.extra.get("reading_mode", "auto"),
         "summary_length": question.extra.get("summary_length", "page"),
         "summaries": question.extra.get("summaries", "auto"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.desk.values import ShownPassage
 from app.render.templating import render
+from app.store.notebook import Notebook
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.documents.word_count import count_words
@@ -58,6 +59,13 @@ def told_html(book: Document | None, passage: ShownPassage, told: Mapping[int, s
         return ""
     number = chapter_numbers(book)[book.sections.index(book.section_at(passage.offset))]
     return render("told.html", number=number, text=told.get(number, "")) if number else ""
+
+
+def recap_html(known: Document | None, notebook: Notebook) -> str:
+    """What may be told once more of what was read; empty without a book."""
+    if known is None:
+        return ""
+    return render("recap.html", visited=notebook.visit is not None, several=len(book_chapters(known)) > 1)
 
 
 def chapter_numbers(book: Document) -> list[int]:

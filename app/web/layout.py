@@ -148,6 +148,7 @@ def _right() -> None:
         _region("names")
         _region("found")
         _region("marks")
+        _region("recap")
         _region("told")
         _region("aside")
         _region("reader")

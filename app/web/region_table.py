@@ -31,7 +31,7 @@ from app.store.turns import StoredTurn
 from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews
-from app.web.chapters import told_html, tree_html
+from app.web.chapters import recap_html, told_html, tree_html
 from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
 from app.web.library import hits_html, library_html
 from app.web.names import aside_html, names_html
@@ -201,6 +201,7 @@ REGIONS: Mapping[str, Region] = {
     "reader": lambda known, passage: reader_html(known, passage),
     "tree": _tree,
     "told": lambda known, passage, summaries: told_html(known, passage, summaries),
+    "recap": recap_html,
     "names": _names,
     "aside": aside_html,
     "found": lambda known, book_search: found_html(known, book_search),

@@ -115,7 +115,9 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         # of the shelf
         "entries": lambda shelf_version: library.entries(),
         "covered": lambda shelf_version: library.covered(),
-        "kept_books": lambda shelf_version, stored: kept_of_books(library, stored[1]),
+        "kept_books": lambda shelf_version, stored, summaries_version, portraits_version, bookmarks: (
+            kept_of_books(library, stored[1])
+        ),
         "conversations": lambda book_id, history_version: history.conversations(book_id) if book_id else [],
         "results": results,
         "said": lambda shelf_search, history_version: history_version if shelf_search else 0,

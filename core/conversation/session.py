@@ -60,6 +60,11 @@ def _never() -> bool:
     return False
 
 
+def _allowed_book(ask: Request) -> Document:
+    """What may be read of the book for this question."""
+    return ask.book.up_to(ask.spoiler_limit).before(ask.end)
+
+
 class Session:
     """Answers questions one at a time. `ask` yields events, Finished last; errors for the user are raised."""
 
@@ -127,7 +132,7 @@ class Session:
         if ask.book is None:
             yield from self._talk(AnswerRun(ask, params, should_stop))
             return
-        run = AnswerRun(replace(ask, book=ask.book.up_to(ask.spoiler_limit)), params, should_stop)
+        run = AnswerRun(replace(ask, book=_allowed_book(ask)), params, should_stop)
         events = self._about_book(run, ask.book)
         if ask.spoiler_limit is not None:
             events = named_up_to(events, ask.spoiler_limit, len(book_chapters(run.ask.book)))
@@ -221,7 +226,7 @@ class Session:
         question = with_instructions(asked_of_text(self._style, ask.question or ""), ask.instructions)
         if ask.book is None:
             return {**self._turns.room(run, (), question), "reading": "full"}
-        known = replace(ask, book=ask.book.up_to(ask.spoiler_limit))
+        known = replace(ask, book=_allowed_book(ask))
         plan = self._plan_for(replace(run, ask=replace(known, question=ask.question or "")))
         mode = plan.mode
         if not ask.question and ask.reading_mode == "auto" and self._style.passages:

@@ -108,6 +108,22 @@ class Document:
         here = replace(self, other_reading="").packed.decode("utf-8", "surrogatepass")
         return replace(other, title=self.title, other_reading=here)
 
+    def before(self, end: int | None) -> Document:
+        """The book as somebody knows it who has read up to the character `end`, maybe in the middle of a
+        chapter. None: all of it.
+        """
+        if end is None or end >= len(self.text):
+            return self
+        pages = bisect_left(self.page_starts, end)
+        begun = (section for section in self.sections if section.start < end)
+        return replace(
+            self,
+            text=self.text[:end],
+            sections=tuple(replace(section, end=min(section.end, end)) for section in begun),
+            page_starts=self.page_starts[:pages],
+            page_labels=self.page_labels[:pages],
+        )
+
     def section_at(self, offset: int) -> Section:
         """The section that holds the character at `offset`."""
         starts = [section.start for section in self.sections]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 from dataclasses import asdict, replace
 
 import pytest
@@ -236,37 +235,6 @@ def test_a_summary_told_in_place_grows_where_it_is_told(history):
     assert f"{told.text} He sang.{rest.text}" in seen and not any("rowed.He sang" in one for one in seen)
     assert job.snapshot.text == told.text + rest.text and job.snapshot.parts == ()
     assert [piece.level for piece in job.snapshot.pieces] == ["target", ""]
-
-
-@pytest.mark.parametrize("fault", ["the app is killed", "the disk fills up"])
-def test_what_was_told_is_on_disk_and_marked_as_stopped(history, tmp_path, fault):
-    """The sentence that was being written, and not held to the book, stood in what was left."""
-    own, rest = Piece("“The sea lay still.”", ""), Piece("“It rained.”", "")
-    told, hours = Piece("He rowed. ", "target"), itertools.count()
-    talk, left = history.create("book").id, tmp_path / "left"
-
-    def events():
-        yield ReadingStep(1, 2, "One", "telling", left_s=9.0)
-        yield SummaryDraft((), (), (own, rest))
-        yield said("He rowed.")
-        yield SummaryDraft((told,), (), (rest,))
-        yield said("He sang and")
-        if fault == "the disk fills up":
-            refuse = "BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
-            history._db.execute(f"CREATE TRIGGER full BEFORE UPDATE ON turns {refuse}")
-        yield said(" sang.")
-        left.mkdir()  # what a kill leaves here, for the next start
-        for file in tmp_path.glob("talks.db*"):
-            shutil.copy(file, left)
-        yield Finished("stop", "He rowed.", STATS)
-
-    job = AnswerJob(events(), history, talk, changed=lambda: None, clock=lambda: 3600.0 * next(hours))
-    job.start()
-    assert job.join(10)
-    again = History(left / "talks.db")
-    again.settle()
-    (turn,) = again.turns(talk)
-    assert (turn.text, turn.state) == ("He rowed. “It rained.”", "stopped")
 
 
 def test_a_summary_whose_engine_dies_keeps_what_stands_without_the_sentence_under_way(history):

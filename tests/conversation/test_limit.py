@@ -130,3 +130,18 @@ def test_the_card_is_of_what_may_be_read():
     known, whole = session.card(marked(), KNOWN), session.card(marked())
     assert known["chapters"] == KNOWN and known["tokens"] < whole["tokens"]
     assert known["read_s_estimate"] < whole["read_s_estimate"]
+
+
+def test_a_recap_ends_in_the_middle_of_a_chapter():
+    """What stands behind the person's place in the chapter at hand is in no prompt, and nothing shows it."""
+    book = marked()
+    second = book.chapters[1]
+    late = book.text.rindex("day 2", second.start, second.end)
+    book = replace(book, text=book.text[:late] + "Quux!" + book.text[late + 5 :], sha256="g")
+    end = book.text.index("day 2", second.start) + 6
+    assert book.before(end).chapters[-1].end == end and book.before(None) is book
+    wanted = {"chapters": (2, 2), "summary_length": "paragraph"}
+    session, engine = make()
+    told = seen(ask(session, book, None, end=end, **wanted), engine)
+    assert "silver key of day 2" in told and "quux" not in told
+    assert "quux" in seen(ask(session, book, None, **wanted), engine), "else this test shows nothing"

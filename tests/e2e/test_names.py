@@ -100,3 +100,15 @@ def test_it_holds_to_accessibility_rules_in_both_colours_and_at_every_size(readi
         wrong += [f"{size}: {words}" for words in reading.evaluate(BADLY_PLACED)]
         picture(reading, f"names-{size[0]}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_recap_goes_up_to_here(reading, serve):
+    """Folded until wanted; one press, and the conversation has it."""
+    assert not reading.is_visible("[data-act=recap][data-id=chapter]")
+    serve.desk.reader.stand(serve.desk.books.current.sections[2].end - 3)
+    reading.click(".recap summary")
+    picture(reading, "recap")
+    reading.click("[data-act=recap][data-id=chapter]")
+    reading.wait_for_selector("#turns .answer footer")
+    assert "as far as I have read" in reading.inner_text("#turns .asked")
+    assert serve.desk.engine.asked[-1].end is not None
