@@ -109,6 +109,16 @@ class PageText:
         """Free PDFium's copy of the page's text."""
         self._text_page.close()
 
+    @property
+    def chars(self) -> int:
+        """How many it holds."""
+        return len(self._chars)
+
+    def lines_parted(self, glued: dict[str, int]) -> list[LinePiece]:
+        """`lines` once more, with `glued` as in the beginning."""
+        self._glued = glued
+        return self.lines()
+
     def lines(self, *, mixed: bool = False) -> list[LinePiece]:
         """All upright lines in the file's own order; x runs in reading direction.
 

@@ -19,7 +19,7 @@ from core.documents.pdf.ocr_layer import straightened
 from core.documents.pdf.page import LinePiece, merged_pieces
 from core.documents.pdf.paragraphs import glued_words, to_blocks, vocabulary
 from core.documents.pdf.printed_contents import titled_pages
-from core.documents.pdf.rotated import TurnedPage, page_lines
+from core.documents.pdf.rotated import MOST_KEPT_CHARS, TurnedPage, page_lines
 from core.documents.pdf.sheets import hold_two_pages, unfolded
 from core.documents.pdf.unreadable import UnreadablePages, find_unread
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
@@ -63,7 +63,7 @@ def read_pdf(data: bytes, name: str, *, password: str | None, progress: Progress
             )
         seen = _pages(pdf, progress)
         pages = [page.lines for page in seen]
-        known = _part_glued_words(pdf, pages)
+        known = _part_glued_words(pdf, seen, pages)
         pages = straightened(pages)
         body = body_size(pages)
         outline, labels = _structure(data, password, pdf)
@@ -141,25 +141,33 @@ def _opened(data: bytes, name: str, password: str | None) -> pypdfium2.PdfDocume
 def _pages(pdf: pypdfium2.PdfDocument, progress: Progress) -> list[TurnedPage]:
     """The lines of every page. A page that cannot be read is empty."""
     pages: list[TurnedPage] = []
+    kept = 0
     for number in range(len(pdf)):
         if number % 20 == 0:
             progress(_("Reading pages"), number / len(pdf))
-        pages.append(_page(pdf, number))
+        pages.append(_page(pdf, number, keep=kept < MOST_KEPT_CHARS))
+        kept += pages[-1].text.chars if pages[-1].text else 0
     return pages
 
 
-def _page(pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None = None) -> TurnedPage:
+def _page(
+    pdf: pypdfium2.PdfDocument, number: int, glued: dict[str, int] | None = None, *, keep: bool = False
+) -> TurnedPage:
+    """`keep`: as of `page_lines`; what is kept is closed with the file."""
     try:
         page = pdf[number]
-        result = page_lines(page, number, glued)
-        page.close()
+        result = page_lines(page, number, glued, keep=keep)
+        if result.text is None:
+            page.close()
         return result
     except pypdfium2.PdfiumError as error:
         log.info("page %d: %s", number + 1, error)
         return TurnedPage([])
 
 
-def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[LinePiece]]) -> Counter[str]:
+def _part_glued_words(
+    pdf: pypdfium2.PdfDocument, seen: list[TurnedPage], pages: list[list[LinePiece]]
+) -> Counter[str]:
     """The book's words. Pages on which some may have run together, as happens in tight settings, are read
     again in place.
     """
@@ -177,7 +185,8 @@ def _part_glued_words(pdf: pypdfium2.PdfDocument, pages: list[list[LinePiece]]) 
     for tried, number in enumerate(suspects):
         if tried == _TRIED_FIRST and not parted:
             break  # this file's spaces are wide enough
-        again = _page(pdf, number, glued).lines
+        text = seen[number].text
+        again = text.lines_parted(glued) if text else _page(pdf, number, glued).lines
         parted += again != pages[number]
         pages[number] = again
     return vocabulary(pages) if parted else known

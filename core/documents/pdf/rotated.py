@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pypdfium2
+import pypdfium2.raw as pdfium_c
 
 from core.documents.pdf.page import LinePiece, PageText
 
@@ -23,12 +24,26 @@ class TurnedPage:
     lines: list[LinePiece]
     turned: bool = False
     lost: int = 0
+    text: PageText | None = None  # still open, of a page that was kept
 
 
-def page_lines(page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None = None) -> TurnedPage:
-    """All lines of the page in whatever direction they lie; the direction of most of the text comes first."""
-    lines, turned = _read(page, number, glued)
+MOST_KEPT_CHARS = 1_000_000  # of all pages that are kept: some 300, and 60 MB
+_MOST_KEPT_OBJECTS = 2000  # of one page
+
+
+def page_lines(
+    page: pypdfium2.PdfPage, number: int, glued: dict[str, int] | None = None, *, keep: bool = False
+) -> TurnedPage:
+    """All lines of the page in whatever direction they lie; the direction of most of the text comes first.
+
+    `keep`: an upright page without much drawn on it stays open in PDFium, to be read again with `glued`.
+    """
     own = page.get_rotation()
+    text = PageText(page, number, glued)
+    lines, turned = text.lines(), dict(text.turned)
+    if not turned and keep and pdfium_c.FPDFPage_CountObjects(page) <= _MOST_KEPT_OBJECTS:
+        return TurnedPage(lines, own != 0, text=text)
+    text.close()
     if not turned:
         return TurnedPage(lines, own != 0)
     if max(turned.values()) > _STAMP_LETTERS:
