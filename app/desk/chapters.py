@@ -9,7 +9,7 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from app.desk.store import Store
@@ -17,10 +17,15 @@ from app.store.library import Library
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.events import Finished
+from core.evidence.occurrences import named_within
 from core.request import Request
 
 log = logging.getLogger(__name__)
 _HEADING = re.compile(r"^## .*$", re.MULTILINE)
+
+
+OUTLINED = 8  # of each kind
+SAID_OF = ("person", "place")  # core.evidence.occurrences.KINDS
 
 
 class Chapters:
@@ -49,13 +54,31 @@ class Chapters:
         """
         if ask.book is None or ask.question is not None or ask.summary_length != "chapters":
             return
-        found = told_by_chapter(ask.book.up_to(ask.spoiler_limit), done)
+        book = ask.book.up_to(ask.spoiler_limit)
+        found = told_by_chapter(book, done)
         try:
             with self._lock:
+                self._outline(book, found)
                 kept = self._library.summaries(ask.book_id) | found
                 self._library.write_summaries(ask.book_id, kept)
         except (OSError, KeyError):
             log.exception("summaries of chapters could not be kept")
+
+    def _outline(self, book: Document, told: Collection[str]) -> None:
+        """Keeps whom and which places the chapters of these keys name, once for each."""
+        kept = self._library.outlines(book.sha256)
+        for one in book_chapters(book):
+            key = _key(book, one)
+            if key in told and key not in kept:
+                named = named_within(book.text, one.start, one.end)
+                kept[key] = {kind: [name for name, _times in named[kind][:OUTLINED]] for kind in SAID_OF}
+        self._library.write_outlines(book.sha256, kept)
+
+    def outlines(self, book: Document) -> dict[int, dict[str, list[str]]]:
+        """Whom and which places a chapter names, by its number, where its summary is kept."""
+        kept = self._library.outlines(book.sha256)
+        keys = enumerate((_key(book, one) for one in book_chapters(book)), 1) if kept else ()
+        return {number: kept[key] for number, key in keys if key in kept}
 
     def summaries(self, book: Document) -> dict[int, str]:
         """The kept summaries of the book's chapters, by number; of a limited book those before the limit."""

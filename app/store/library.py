@@ -23,7 +23,7 @@ from core.text.packing import from_json, to_json_text
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
-_SUMMARIES, _PORTRAITS = "summaries.json", "portraits.json"
+_SUMMARIES, _PORTRAITS, _OUTLINES = "summaries.json", "portraits.json", "outlines.json"
 _ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
 
 
@@ -200,6 +200,23 @@ class Library:
         _write(self._folder(book_id) / _SUMMARIES, kept)
         self.summaries_version += 1
 
+    def outlines(self, book_id: str) -> dict[str, dict[str, list[str]]]:
+        """Whom and which places the chapters name whose summaries are kept, under the same keys; none where
+        it cannot be read.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _OUTLINES
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            return {key: one for key, one in kept.items() if _is_outline(one)}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def write_outlines(self, book_id: str, kept: dict[str, dict[str, list[str]]]) -> None:
+        """Keeps them beside the book. Raises OSError where they cannot be written."""
+        _write(self._folder(book_id) / _OUTLINES, kept)
+
     def portraits(self, book_id: str) -> list[dict[str, Any]]:
         """What was told of who somebody is, in the order of telling: name, end (of what it was told from, in
         characters), model, sentences [text, start, end]. None where it cannot be read: it can be told again.
@@ -321,6 +338,14 @@ def _checked(stored: dict) -> BookEntry:
         if not isinstance(value, {"str": str, "int": int, "float": int | float, "bool": bool}[one.type]):
             raise TypeError(f"{one.name} is {value!r}")
     return entry
+
+
+def _is_outline(stored: Any) -> bool:
+    """Whether it has the form of one."""
+    if not isinstance(stored, dict):
+        return False
+    named = [stored.get("person"), stored.get("place")]
+    return all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in named)
 
 
 def _is_portrait(stored: Any) -> bool:

@@ -53,12 +53,23 @@ def section_words(book: Document) -> list[int]:
     return [count_words(book.text[one.start : one.end]) for one in book.sections]
 
 
-def told_html(book: Document | None, passage: ShownPassage, told: Mapping[int, str]) -> str:
-    """The summary of the chapter at the passage, or a way to it; empty where no chapter stands open."""
+def told_html(
+    book: Document | None,
+    passage: ShownPassage,
+    told: Mapping[int, str],
+    outlines: Mapping[int, Mapping[str, Sequence[str]]],
+) -> str:
+    """The summary of the chapter at the passage with whom and where it names, or a way to it; empty where no
+    chapter stands open.
+    """
     if book is None or not book.sections:
         return ""
     number = chapter_numbers(book)[book.sections.index(book.section_at(passage.offset))]
-    return render("told.html", number=number, text=told.get(number, "")) if number else ""
+    if not number:
+        return ""
+    named = outlines.get(number, {})
+    who, where = named.get("person", ()), named.get("place", ())
+    return render("told.html", number=number, text=told.get(number, ""), who=who, where=where)
 
 
 def recap_html(known: Document | None, notebook: Notebook) -> str:

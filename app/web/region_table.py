@@ -200,7 +200,7 @@ REGIONS: Mapping[str, Region] = {
     "plan": lambda plan, model_name: plan_html(plan, model=model_name),
     "reader": lambda known, passage: reader_html(known, passage),
     "tree": _tree,
-    "told": lambda known, passage, summaries: told_html(known, passage, summaries),
+    "told": lambda known, passage, summaries, outlines: told_html(known, passage, summaries, outlines),
     "recap": recap_html,
     "names": _names,
     "aside": aside_html,

@@ -83,6 +83,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "known": lambda book, spoiler_limit: as_known(book, spoiler_limit) if book else None,
         "words": lambda known: section_words(known) if known else [],
         "summaries": lambda known, summaries_version: parts.chapters.summaries(known) if known else {},
+        "outlines": lambda known, summaries_version: parts.chapters.outlines(known) if known else {},
         "portraits": lambda known, portraits_version: library.portraits(known.sha256) if known else [],
         "explains": lambda model_name: follows_wishes(model_name),
         "reading_mode": lambda notebook, settings, origins: chosen_mode(

@@ -50,6 +50,17 @@ def occurrences(text: str, end: int) -> tuple[Occurrence, ...]:
     )
 
 
+def named_within(text: str, start: int, end: int) -> dict[str, list[tuple[str, int]]]:
+    """Who and what `text[start:end]` names, by what was read up to its end: of each kind (name, times), those
+    named most first.
+    """
+    found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in KINDS}
+    for one in occurrences(text, end):
+        if times := sum(at >= start for at, _end in one.mentions):
+            found[one.kind].append((one.name, times))
+    return {kind: sorted(named, key=lambda item: -item[1]) for kind, named in found.items()}
+
+
 def introduced(text: str, end: int, one: Occurrence) -> tuple[int, int]:
     """The sentence of `text[:end]` that says who or what somebody is, (start, end): one with a mention in any
     case.

@@ -97,6 +97,7 @@ def sit_through(page: Page) -> None:
     page.click("#turns .answer:last-child .cite >> nth=0")
     page.wait_for_selector("#reader mark")
     take(page, "place")
+    names(page)
     page.click("#tab-live")
     page.click(".own summary")
     page.fill("[data-act=instruct-book]", "Answer in German, briefly.")
@@ -118,6 +119,16 @@ def sit_through(page: Page) -> None:
     summary(page)
     page.click('[data-theme-choice="dark"]')
     take(page, "summary-dark")
+
+
+def names(page: Page) -> None:
+    """Who occurs up to the place that stands open, and one of them with every mention."""
+    page.click("[data-act=names]")
+    page.click('.name-row[data-id="Peg Marsh"]')
+    page.wait_for_selector(".name-card")
+    take(page, "names")
+    page.click("[data-act=names]")
+    page.wait_for_selector(".name-row", state="detached")
 
 
 def summary(page: Page) -> None:

@@ -10,6 +10,7 @@ from app.store.notebook import Notebook
 from app.web.names import SHOWN_NAMES, columns
 from app.web.page import Page
 from core.documents.document import Document, Section
+from tests.support.fake_runtime import wait_until
 
 FIRST = (
     "Mr. Ansell came to Saltby in March. “Good day,” said Mr. Ansell, who was an engineer. "
@@ -168,3 +169,26 @@ def test_how_far_it_was_shown_is_read_back_and_an_earlier_notebook_has_none():
     assert Notebook.from_json({"position": 3, "bookmarks": []}).names_end is None
     with pytest.raises(ValueError):
         Notebook.from_json({"position": 3, "bookmarks": [], "names_end": -1})
+
+
+def test_the_outline_of_a_chapter_is_made_once_with_its_summary_and_names_its_own(desk, story, monkeypatch):
+    """Whom and where the chapter names, by the text up to its end, and nobody from behind it."""
+    act(desk, "tell", value="1")
+    wait_until(lambda: not desk.state.busy)
+    act(desk, "cite", offset=str(story.sections[1].start), length="0")
+    html = "".join(map(str, Page(desk).render()["told"]))
+    assert "Mr. Ansell, Hannah Rudd" in html and "Saltby" in html and "Zyxomma" not in html
+    made = []
+    monkeypatch.setattr("app.desk.chapters.named_within", lambda *asked: made.append(asked))
+    act(desk, "tell", value="1")
+    wait_until(lambda: not desk.state.busy)
+    assert made == [], "once for a chapter"
+    act(desk, "limit", value="1")
+    assert list(desk.chapters.outlines(desk.books.known)) == [1]
+
+
+def test_a_damaged_outline_costs_itself_alone(desk, story):
+    path = next(desk.library._root.glob("c*")) / "outlines.json"
+    for damaged in ("{", "[]", '{"a": 1, "b": {"person": [1], "place": []}}'):
+        path.write_text(damaged, encoding="utf-8")
+        assert desk.library.outlines(story.sha256) == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.documents import read_document
-from core.evidence.occurrences import introduced, occurrences
+from core.evidence.occurrences import introduced, named_within, occurrences
 
 TALE = """
 Mr. Ansell came to Saltby in March. “Good day,” said Mr. Ansell, who was an engineer. Hannah Rudd laughed.
@@ -104,3 +104,10 @@ def test_the_places_of_real_books(shared_data: Path, file: str, expected: dict[s
     text = read_document(path).text
     found = {name: one.kind for name, one in by_name(text).items()}
     assert {name: found.get(name) for name in expected} == expected
+
+
+def test_what_a_stretch_names_is_counted_in_it_alone():
+    start, end = TALE.index("“Oil!”"), TALE.index("Mrs. Rudd")
+    named = named_within(TALE + AFTER, start, end)
+    assert ("Saltby", 1) in named["place"] and "Hannah Rudd" not in dict(named["person"])
+    assert "Zebulon" not in repr(named)

@@ -212,7 +212,7 @@ def every_region() -> list[str]:
         found_html(BOOK, BookSearch(BAD, True, Finder(BOOK.text).find(BAD, exact=True))),
         tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(1,), told=(1,)),
         tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(), told=(1,)),
-        told_html(BOOK, ShownPassage(), {1: BAD}),
+        told_html(BOOK, ShownPassage(), {1: BAD}, {1: {"person": [BAD], "place": [BAD]}}),
         marks_html(BOOK, (MARK,)),
         names_html(BOOK, NAMES, limited=False, explains=True),
         names_html(BOOK, NAMES, limited=False, aside=replace(ASIDE, kind="person"), portraits=(PORTRAIT,)),
