@@ -17,11 +17,12 @@ from core.cache.full import FullKVCache
 from core.cache.layered import LayeredKVCache
 from core.cache.layered_retrieval import LayeredRetrievalKVCache, retrieval_over
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.states import KeptStates
 from core.cache.windows import KeptWindows
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import from_source
-from core.model.families import FAMILIES
+from core.model.families import FAMILIES, DeltaSizes
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
 from core.model.shapes import ModelShape
@@ -57,6 +58,14 @@ SHAPES = {
         "tied": True,
         "family": "gemma3_text",
     },
+    "9B-states": {
+        "hidden": 4096,
+        "heads": 16,
+        "kv_heads": 4,
+        "intermediate": 12_288,
+        "vocab": 248_320,
+        "family": "qwen3_5_text",
+    },
     "8B-scaled": {
         "hidden": 4096,
         "heads": 32,
@@ -75,9 +84,19 @@ SHAPES = {
         "family": "smollm3",
     },
 }
-# what else a configuration says: every other layer has a window, queries grow; one of SmolLM3's four layers
-# is not rotated
+DELTA = DeltaSizes(key_heads=16, value_heads=32, key_dim=128, value_dim=128, kernel=4)
+# what else a configuration says: every other layer has a window, three of four have a state, queries grow;
+# one of SmolLM3's four layers is not rotated
 MORE = {
+    "9B-states": {
+        "num_hidden_layers": 16,
+        "linear_num_key_heads": DELTA.key_heads,
+        "linear_num_value_heads": DELTA.value_heads,
+        "linear_key_head_dim": DELTA.key_dim,
+        "linear_value_head_dim": DELTA.value_dim,
+        "linear_conv_kernel_dim": DELTA.kernel,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
+    },
     "4B-windows": {"num_hidden_layers": 6, "sliding_window": 1024, "sliding_window_pattern": 2},
     "8B-scaled": {
         "rope_parameters": {
@@ -97,8 +116,9 @@ class NoWeights:
         self._accounting, head_dim = accounting, 128
         q, kv = shape["heads"] * head_dim, shape["kv_heads"] * head_dim
         hidden, wide = shape["hidden"], shape["intermediate"]
+        gated = shape.get("family") == "qwen3_5_text"
         self._sizes = {
-            "q_proj": (q, hidden),
+            "q_proj": (2 * q if gated else q, hidden),
             "k_proj": (kv, hidden),
             "v_proj": (kv, hidden),
             "o_proj": (hidden, q),
@@ -109,14 +129,24 @@ class NoWeights:
             "lm_head": (shape["vocab"], hidden),
             "q_norm": (head_dim,),
             "k_norm": (head_dim,),
+            "in_proj_qkv": (DELTA.channels, hidden),
+            "in_proj_z": (DELTA.values, hidden),
+            "in_proj_a": (DELTA.value_heads, hidden),
+            "in_proj_b": (DELTA.value_heads, hidden),
+            "out_proj": (hidden, DELTA.values),
+            "conv1d": (DELTA.channels, 1, DELTA.kernel),
+            "norm": (DELTA.value_dim,),
+            "linear_attn": (DELTA.value_heads,),  # its decay and its bias
         }
-        self._hidden, self._norms = hidden, shape.get("family") in ("qwen3", "gemma3_text")
+        families = ("qwen3", "gemma3_text", "qwen3_5_text")
+        self._hidden, self._norms = hidden, shape.get("family") in families
 
     def __contains__(self, name: str) -> bool:
         return self._norms and ("q_norm" in name or "k_norm" in name)
 
     def tensor(self, name: str) -> torch.Tensor:
-        size = self._sizes.get(name.split(".")[-2], (self._hidden,))
+        part = name.split(".")[-2]
+        size = (self._hidden,) if name == "model.norm.weight" else self._sizes.get(part, (self._hidden,))
         if len(size) == 1 or "embed" in name:  # goes to the device as it is
             return torch.empty(size, dtype=torch.bfloat16, device="meta")
         with self._accounting.elsewhere():
@@ -199,6 +229,17 @@ class Card:
         self.cache.advance(tokens)
         self.cache.commit(tokens)
         if isinstance(self.cache, LayeredKVCache):
+            self._put_side(tokens)
+
+    def _put_side(self, tokens: int) -> None:
+        states = self.model.config.kv_shape.states
+        if states is not None:
+            layers = len(states.layers)
+            with self.accounting.elsewhere():
+                held = torch.empty((layers, *states.size), device="meta")
+                rows = torch.empty((layers, states.tail, states.width), dtype=torch.bfloat16, device="meta")
+            self.cache.put_side(KeptStates(tokens, held, rows))
+        else:
             shape, window = self.model.config.kv_shape, self.cache.side.window
             size = (len(shape.windowed), shape.kv_heads, window, shape.head_dim)
             with self.accounting.elsewhere():
