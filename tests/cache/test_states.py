@@ -71,6 +71,19 @@ def test_whatever_is_accepted_of_a_draft_the_bits_are_those_of_plain_decoding(
     assert torch.equal(fed(model, cache, [IDS[at]])[0], plainly[at])
 
 
+def test_a_draft_that_was_taken_back_in_part_goes_on_from_there(model, plainly: torch.Tensor):
+    """As the middle level's rounds do: nothing is final yet, and rows that wait are gone through again."""
+    cache = whole_cache(model, 400)
+    for token in IDS[:20]:
+        fed(model, cache, [token])
+    cache.commit(20)
+    for at in (20, 23, 24):
+        cache.rollback(at)
+        found = fed(model, cache, [*IDS[at : at + 4], 1, 2])
+        assert torch.equal(found[:4], plainly[at : at + 4])
+    assert cache.committed == 20
+
+
 def test_a_row_among_many_has_the_bits_that_it_has_alone(model, plainly: torch.Tensor):
     cache = whole_cache(model, 400)
     for token in IDS[:30]:
