@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,14 +28,27 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, str, ast.FunctionDef]]:
                     yield node.name, one.name, one
 
 
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted((REPO / "core").rglob("*.py"))}
-FOUND = {(cls, name): node for tree in TREES.values() for cls, name, node in functions(tree)}
-CLASSES = {
-    node.name: ast.get_docstring(node) or ""
-    for tree in TREES.values()
-    for node in tree.body
-    if isinstance(node, ast.ClassDef)
-}
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """All modules of core/, parsed in the process that runs a test of this file alone."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted((REPO / "core").rglob("*.py"))}
+
+
+@cache
+def found() -> dict[tuple[str, str], ast.FunctionDef]:
+    """All their functions, by class and name."""
+    return {(cls, name): node for tree in trees().values() for cls, name, node in functions(tree)}
+
+
+@cache
+def classes() -> dict[str, str]:
+    """The docstrings of all their classes."""
+    return {
+        node.name: ast.get_docstring(node) or ""
+        for tree in trees().values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def over_tensors(function: ast.FunctionDef) -> bool:
@@ -60,15 +74,18 @@ def says_shapes(cls: str, function: ast.FunctionDef) -> bool:
         if second
         else [(first, function.name), (first, "__call__"), (cls, first), ("", first)]
     )
-    told = [ast.get_docstring(FOUND[place]) or "" for place in places if place in FOUND]
-    return any(map(SHAPE.search, [*told, CLASSES.get(first, "") if not second else ""]))
+    told = [ast.get_docstring(found()[place]) or "" for place in places if place in found()]
+    return any(map(SHAPE.search, [*told, classes().get(first, "") if not second else ""]))
 
 
-@pytest.mark.parametrize("folder", sorted({path.relative_to(REPO / "core").parts[0] for path in TREES}))
+FOLDERS = {path.relative_to(REPO / "core").parts[0] for path in (REPO / "core").rglob("*.py")}
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
 def test_public_functions_over_tensors_say_their_shapes(folder: str):
     silent = [
         f"{path.relative_to(REPO)}:{node.lineno} {cls}.{name}".replace(" .", " ")
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.relative_to(REPO / "core").parts[0] == folder
         for cls, name, node in functions(tree)
         if not name.startswith("_")
@@ -92,4 +109,4 @@ def test_the_check_notices_what_is_silent():
         assert isinstance(made, ast.FunctionDef) and over_tensors(made) and says_shapes("", made) is good, (
             text
         )
-    assert sum(over_tensors(node) for node in FOUND.values()) > 200
+    assert sum(over_tensors(node) for node in found().values()) > 200

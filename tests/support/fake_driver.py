@@ -12,6 +12,7 @@ import ctypes
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -51,12 +52,17 @@ if TRITON:
     os.environ["TRITON_INTERPRET"] = "1"
 
 
+@cache
+def _texts() -> dict[str, Variant]:
+    """Every kernel that ships, by its PTX: read once, since each has its checksum taken."""
+    return {read_kernel(one.name).ptx.decode("ascii"): one for one in variants()}
+
+
 class Library:
     """The functions of libcuda that are used, with the driver's own checks. `refuses`: names that fail."""
 
     def __init__(self, execute: Executor, *, refuses: Sequence[str] = ()) -> None:
         self._execute, self._refuses = execute, refuses
-        self._files = {read_kernel(one.name).ptx.decode("ascii"): one for one in variants()}
         self._modules: list[tuple[str, Variant]] = []
         self.launched: list[tuple[str, Grid, int]] = []  # function, grid, stream
 
@@ -64,7 +70,7 @@ class Library:
         text = image.value.decode("ascii")
         if "load" in self._refuses:
             return 222
-        self._modules.append((text, self._files[text]))
+        self._modules.append((text, _texts()[text]))
         module._obj.value = len(self._modules)
         return 0
 
