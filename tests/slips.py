@@ -198,6 +198,7 @@ SLIPS = (
     Slip("core/cache/side_files.py", 'facts["model"] == model_key and ', "", ("tests/test_reopen.py",)),
     Slip("core/model/delta.py", "rows[tap : tap + n,", "rows[tap - 1 : tap - 1 + n,", _FAMILIES),
     Slip("core/model/delta.py", "part.repeat(1, ", "part.repeat_interleave(dim=1, repeats=", _FAMILIES),
+    Slip("core/model/families.py", "        delta_sizes(config)\n", "", ("tests/model/test_families.py",)),
     Slip("core/model/value_heads.py", "shared).T.reshape", "shared).reshape", _FAMILIES),
     Slip("core/model/families.py", ' and "linear_attn" not in name', "", _FAMILIES),
     Slip("core/cache/layered.py", "length = min(length, self._held)", "", ("tests/test_reopen.py",)),

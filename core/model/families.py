@@ -254,6 +254,7 @@ def layer_kinds(config: Mapping[str, Any], model: str) -> LayerKinds:
     """The kind of each layer. Raises UserError, naming file and key, for layers that do not run here."""
     try:
         _require_known_layers(config)
+        delta_sizes(config)
         return FAMILIES[config["model_type"]].kinds(config)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         said = _(

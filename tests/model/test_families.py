@@ -24,7 +24,11 @@ from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.tiny import OTHERS, VOCAB, engine, oracle, ours, whole_cache
 
-OUTER = {"ministral3": "mistral3", "gemma3_text": "gemma3"}  # of a checkpoint that also sees pictures
+OUTER = {
+    "ministral3": "mistral3",
+    "gemma3_text": "gemma3",
+    "qwen3_5_text": "qwen3_5",
+}  # of a checkpoint that also sees pictures
 PROMPT = torch.randint(0, VOCAB, (131,), generator=torch.Generator().manual_seed(4)).tolist()
 
 
@@ -78,7 +82,7 @@ def test_a_checkpoint_and_a_gguf_give_the_same_bits(tmp_path: Path, family: str,
     assert float((found - want).abs().max()) < 1e-4 * float(want.abs().max())
 
 
-@pytest.mark.parametrize("family", ["ministral3", "gemma3_text"])
+@pytest.mark.parametrize("family", OUTER)
 @pytest.mark.parametrize("names", ["language_model.model.", "model.language_model."])
 def test_the_text_model_of_a_checkpoint_that_sees_runs(tmp_path: Path, names: str, family: str):
     """By either spelling of its tensors; the output matrix stands beside it."""
@@ -155,6 +159,44 @@ def test_lists_of_a_file_that_are_not_one_for_each_layer_are_refused(tmp_path: P
     header.metadata.update({f"gemma3.{key}": value for key, value in values.items()})
     with pytest.raises(UserError, match=f"(model.gguf|model) .*{said}"):
         config_of(header, "model")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"ssm.inner_size": 66}, "ssm.inner_size is 66 beside 4 heads"),
+        ({"ssm.group_count": 0}, "ssm.group_count is 0"),
+        ({"ssm.conv_kernel": [4, 4]}, "ssm.conv_kernel has 2 members for 4 layers"),
+        ({"full_attention_interval": None}, "full_attention_interval is None"),
+    ],
+)
+def test_what_a_file_says_of_states_is_refused_where_it_cannot_be(tmp_path: Path, values, said: str):
+    header = read_header(write_gguf(tmp_path / "model.gguf", oracle("qwen3_5_text"), "F32"))
+    header.metadata.update({f"qwen35.{key}": value for key, value in values.items()})
+    with pytest.raises(UserError, match=f"model.gguf .*{said}"):
+        config_of(header, "model")
+
+
+def test_layers_of_a_file_that_predict_more_tokens_are_left_out(tmp_path: Path):
+    """They are counted among its blocks, and stand behind the model's own."""
+    header = read_header(write_gguf(tmp_path / "model.gguf", oracle("qwen3_5_text"), "F32"))
+    own = config_of(header, "model")
+    header.metadata.update({"qwen35.block_count": 5, "qwen35.nextn_predict_layers": 1})
+    assert config_of(header, "model") == own
+    assert own["layer_types"] == ["linear_attention"] * 3 + ["full_attention"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"linear_num_value_heads": 3}, "linear_num_value_heads is 3 beside 2"),
+        ({"layer_types": ["linear_attention"] * 4}, "no layer has full attention"),
+    ],
+)
+def test_states_of_a_checkpoint_that_cannot_be_are_refused(tmp_path: Path, values: dict, said: str):
+    oracle("qwen3_5_text").save_pretrained(tmp_path / "tiny")
+    with pytest.raises(UserError, match=f"tiny .*{said}"):
+        load_config(edited(tmp_path / "tiny", **values))
 
 
 def test_which_layers_have_a_window_is_read_as_it_is_written(tmp_path: Path):
