@@ -31,7 +31,7 @@ def test_parts_are_parts_of_the_whole():
     found = prefill.prefill(made, parts, shape, IDS)
     assert found["linear_s"] > 0 and found["attention_s"] > 0
     assert found["linear_s"] + found["attention_s"] < found["seconds"]
-    assert found["linear_flops"] == 200 * 2 * shape.layers * shape.layer_parameters
+    assert found["linear_flops"] == 200 * 2 * shape.layers_parameters
     assert found["attention_flops"] == 4 * (200 * 201 // 2) * 4 * 8 * 2
 
 
@@ -67,7 +67,7 @@ def test_the_rates_are_of_the_products_that_prefill_makes(monkeypatch):
     monkeypatch.setattr(
         RowwiseLinear, "__call__", lambda self, x: rows.append(tuple(x.shape)) or x @ self.weight.t()
     )
-    assert prefill.linear_rate(model, shape, rows=20) == 20 * 2 * shape.layer_parameters / 4
+    assert prefill.linear_rate(model, shape, rows=20) == 20 * 2 * shape.layers_parameters / shape.layers / 4
     assert rows == [(20, width) for width in (32, 32, 32, shape.intermediate) for _ in range(prefill.REPEATS)]
     cache, asked = prefill.read_anew(made, IDS), []
     attend = type(model.backend).attend

@@ -74,8 +74,8 @@ def _weights(shape: ModelShape, mix: str) -> Counter[str]:
 
 
 def _held(kind: str, columns: int) -> str:
-    """The kind of a matrix with rows of so many weights."""
-    return kind if columns % _BLOCKS[kind][0] == 0 else _NARROWER[kind]
+    """The kind of a matrix with rows of so many weights; of what has no narrower kind, itself."""
+    return kind if columns % _BLOCKS[kind][0] == 0 else _NARROWER.get(kind, kind)
 
 
 def _attention(shape: ModelShape, usual: str, finer: str) -> Counter[str]:
