@@ -183,15 +183,20 @@ class Engine:
         yield Done(reason, replace(recorder.stats(), peak_memory_bytes=self._peak_memory()), notes)
 
     @torch.inference_mode()
-    def log_probabilities(self, context: Context, ids: Sequence[int], said: Sequence[int]) -> list[float]:
+    def log_probabilities(
+        self, context: Context, ids: Sequence[int], said: Sequence[int], *, kept: int = 0
+    ) -> list[float]:
         """Of the model going on with every token of `said` after `ids`, which were just read, in nats, at
-        temperature 1 and without a penalty. One short pass; the context keeps `ids` and loses what came
-        behind them.
+        temperature 1 and without a penalty. One short pass; the context keeps `ids` and the first `kept`
+        tokens behind them, and loses what came there.
         """
         assert said and len(ids) + len(said) <= context.capacity, (len(ids), len(said), context.capacity)
         cache, known = context.cache, context.keep_prefix_of(ids)
-        logits = self.model.forward([*ids[known:], *said[:-1]], cache)[-len(said) :]
-        cache.rollback(known)
+        following = [*ids, *said[:-1]]
+        logits = self.model.forward(following[known:], cache)[-len(said) :]
+        cache.rollback(len(ids) + min(kept, len(said) - 1))
+        cache.commit(cache.length)
+        context.hold(following)
         wanted = torch.tensor(said, device=logits.device)
         return logits.float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
 

@@ -212,7 +212,7 @@ SLIPS = (
     Slip("core/cache/windows.py", "base - self.base : end - self.base", ": end - base", _WINDOWS),
     Slip("core/cache/windows.py", "self._bases = [kept.base] * self._shape.layers", "pass", _WINDOWS),
     Slip("core/cache/snapshot.py", "into.put_side(kept)", "pass", _SEQUENCES),
-    Slip("core/model/gguf/size_estimates.py", "else _NARROWER[kind]", "else kind", _CATALOGUE),
+    Slip("core/model/gguf/size_estimates.py", "else _NARROWER.get(kind, kind)", "else kind", _CATALOGUE),
     Slip("core/model/loader.py", "found = found.float() + 1", "found = found.float()", _FAMILIES),
     Slip("core/model/loader.py", "times=config.query_scale", "times=1.0", _FAMILIES),
     Slip("core/model/families.py", "LayerKind(rope=FULL)", "LayerKind(rope=SLIDING)", _FAMILIES),

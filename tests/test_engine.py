@@ -80,6 +80,17 @@ def test_the_probability_of_something_else_to_say_leaves_the_context_as_it_was(t
     assert run(tiny, context, following, params) == run(tiny, tiny.new_context(400), following, params)
 
 
+def test_a_question_whose_probability_was_asked_for_is_not_read_again(tiny: Engine):
+    """An answer's first token needs its last token alone; what stands behind it is gone."""
+    context, fresh, asked = tiny.new_context(400), tiny.new_context(400), [7, 3, 11]
+    run(tiny, context, [*PROMPT, 7], replace(GREEDY, max_new_tokens=1))
+    tiny.log_probabilities(context, PROMPT, [*asked, 5, 5, 5], kept=len(asked))
+    assert context.ids == [*PROMPT, *asked] and context.cache.length == len(context.ids)
+    ids = [*PROMPT, *asked, 9]
+    params = replace(GREEDY, mode="autoregressive")
+    assert run(tiny, context, ids, params) == run(tiny, fresh, ids, params)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_end_of_sequence_inside_a_round(mode: str):
     """Nothing drafted behind the end is in the answer or the context; the conversation goes on from there."""

@@ -18,7 +18,7 @@ from core.errors import UserError
 from core.model.store.catalogue import load_catalogue
 from core.text.words import translated as _
 
-HEARD_PASSAGES = 8  # that are asked, all of them, where a verifier chooses among what they say
+HEARD_PASSAGES = 6  # that are asked, all of them, where a verifier chooses among what they say
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from core.text.words import listed_texts
 from core.text.words import translated as _
 
 MOST_PASSAGES = 6  # that are asked one after the other
-SHORT_PASSAGES = 16  # of a text, 8,192 tokens, of which at least half are asked where a verifier chooses
+SHORT_PASSAGES = 16  # of a text, 8,192 tokens, of which many are asked where a verifier chooses
 
 
 class RetrievalAnswering(Responder):

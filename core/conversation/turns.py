@@ -167,7 +167,7 @@ class Turns:
             if not isinstance(event, (Preparing, Prefill)):  # only now the context holds what was read
                 break
             yield event
-        found = self._engine.log_probabilities(context, read, [*asked, *refusal])
+        found = self._engine.log_probabilities(context, read, [*asked, *refusal], kept=len(asked))
         before, words, __ = question.partition(own.strip())
         return sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
 

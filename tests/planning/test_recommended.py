@@ -147,10 +147,10 @@ def test_what_passages_took_here_is_what_the_next_question_is_promised():
     session = TimeEstimate(plan)
     first = session.passages_s(style)
     assert first > HEARD_PASSAGES * session.writing_s(40, PASSAGE_TOKENS), "a batch of each passage"
-    assert session.passages_s(style, 2) == pytest.approx(first / 4)
+    assert session.passages_s(style, 2) == pytest.approx(first / 3)
     for _ in range(6):
         session.passage_took(9.0)
-    assert session.passages_s(style) == pytest.approx(8 * 9.0)
+    assert session.passages_s(style) == pytest.approx(6 * 9.0)
     assert session.passages_s(style, 3) == pytest.approx(27.0)
 
 

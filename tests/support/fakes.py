@@ -78,7 +78,9 @@ class FakeEngine:
     # of what the engine is asked the log-probability of: (prompt, said)
     likely: Callable[[list[int], Sequence[int]], list[float]] = lambda ids, said: [-9.0] * len(said)
 
-    def log_probabilities(self, context: FakeContext, ids: list[int], said: Sequence[int]) -> list[float]:
+    def log_probabilities(
+        self, context: FakeContext, ids: list[int], said: Sequence[int], *, kept: int = 0
+    ) -> list[float]:
         assert not context.closed and context.ids[: len(ids)] == ids, "of a prompt that was just read"
         return self.likely(ids, said)
 
