@@ -3,7 +3,8 @@ tier meets each value of each parameter once, `--all` each pair of values, and t
 file is named or with `--slow`. A list of cases written by hand is one parameter: every case is met.
 
 What the first tier leaves out carries the marker `wide` (also set by hand, on what is not worth its time in
-every run), and what pairs leave out `whole` besides. `installer/start.py` chooses by these two.
+every run, and on what needs books that are not in the repository), and what pairs leave out `whole` besides.
+`installer/start.py` chooses by these two.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cases that a tier leaves out, before pytest looks at the markers."""
     grids: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
+        if "shared_data" in getattr(item, "fixturenames", ()):
+            item.add_marker("wide")
         if hasattr(item, "callspec") and not any(item.iter_markers("slow")):
             grids[item.nodeid.partition("[")[0]].append(item)
 

@@ -40,7 +40,7 @@ def test_an_engine_killed_in_prefill_costs_one_answer(runtime):
     next(event for event in events if isinstance(event, Prefill))
     os.kill(runtime.pid, signal.SIGKILL)
     rest = list(events)
-    assert isinstance(rest[-1], Failed) and "nothing of the conversation is lost" in rest[-1].message
+    assert isinstance(rest[-1], Failed) and "Nothing of the conversation is lost" in rest[-1].message
     assert isinstance(last(runtime.ask(Request("two", book=BOOK, conversation_id="c"))), Finished)
 
 

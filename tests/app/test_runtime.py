@@ -139,7 +139,7 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
     assert (
         isinstance(failed, Failed)
         and failed.fatal
-        and "nothing of the conversation is lost" in failed.message
+        and "Nothing of the conversation is lost" in failed.message
     )
     monkeypatch.delenv("SCRIPT_SLOW")
     history = (HistoryTurn("one", "kept", (110, 111)),)

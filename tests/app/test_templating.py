@@ -10,8 +10,10 @@ from babel.messages.frontend import parse_mapping_cfg
 from jinja2 import UndefinedError, meta
 
 from app.render.templating import TEMPLATES, _environment, render
+from app.store.notebook import Notebook
 from app.web import regions
-from tests.support.regions_shown import every_region
+from app.web.chapters import recap_html
+from tests.support.regions_shown import BOOK, every_region
 
 ROOT = TEMPLATES.parents[1]
 
@@ -30,7 +32,8 @@ def test_no_text_becomes_a_tag_in_any_template(monkeypatch):
     for html in every_region():
         assert "<script" not in html and "&lt;script&gt;" in html
         assert "\"'" not in html, "a quotation mark that may end an attribute"
-    assert "<script" not in regions.suggestions_html(None)  # of the app's own words only
+    for html in (regions.suggestions_html(None), recap_html(BOOK, Notebook())):
+        assert "<script" not in html  # of the app's own words only
     filled = {path.name for path in TEMPLATES.glob("*.html") if _needs(path.read_text(encoding="utf-8"))}
     assert filled <= used, "a template that no attack was tried on"
 

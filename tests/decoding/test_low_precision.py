@@ -49,7 +49,8 @@ def check(
     assert ties <= MOST_NEAR_TIES * judged + 1, f"{ties} near-ties in {judged} tokens"
 
 
-@pytest.mark.parametrize("temperature", first([0.6, 0.0]))
+@pytest.mark.wide
+@pytest.mark.parametrize("temperature", [0.6, 0.0])
 def test_bf16_from_codes(embedded_model_dir: Path, temperature: float):
     """What the product computes on a CPU that can."""
     machine = low_precision(embedded_model_dir, in_codes=True)

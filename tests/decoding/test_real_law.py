@@ -118,6 +118,7 @@ def test_sampled_tokens_follow_the_target(embedded_model_dir: Path, settings: tu
     check(embedded_model_dir, settings, 1_000)
 
 
+@pytest.mark.wide
 def test_sampled_tokens_follow_the_target_over_8_bit_rows(embedded_model_dir: Path):
     """The law is that of plain decoding over the rows that are kept; another cache's would be refused."""
     check(embedded_model_dir, SAMPLINGS[0], 1_000, KV_8)
@@ -150,6 +151,7 @@ def test_noise_in_the_last_digit_of_a_prompt_changes_nothing(
         assert found.statistic < limit(found.freedom, FALSE_ALARM)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "settings",
     [SAMPLINGS[0], pytest.param(SAMPLINGS[1], marks=pytest.mark.slow)],

@@ -59,7 +59,9 @@ def environment(root: Path, ready: Callable[[str], Path], tmp_path: Path, monkey
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+    """All but what Python keeps for itself of the modules that it ran."""
+    found = (path for path in folder.rglob("*") if not path.is_dir() and path.suffix != ".pyc")
+    return sorted(str(path.relative_to(folder)) for path in found)
 
 
 def test_nothing_goes_without_a_yes(environment, tmp_path, capsys, monkeypatch):

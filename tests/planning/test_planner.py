@@ -70,7 +70,8 @@ def table(request) -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
 def test_table_has_both_outcomes(table):
     plans = sum(isinstance(found, Plan) for _, found in table.values())
     assert len(table) / 2 < plans
-    if next(iter(table))[0] not in CARDS[-2:]:  # on the largest everything has a place
+    whole = len({key[3] for key in table}) == len(TARGETS)  # of a third of the models all may have a place
+    if whole and next(iter(table))[0] not in CARDS[-2:]:  # on the largest all have
         assert plans < len(table)
         assert any(isinstance(found, Plan) and found.rounded for _, found in table.values())
 
