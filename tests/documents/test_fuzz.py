@@ -23,6 +23,7 @@ from tests.support.minimal_pdf import pdf_of, text_pdf
 from tests.support.printed_pages import booklet, column, ocr_layer, printed_pdf
 from tests.support.saved_pages import news, paragraphs_of
 from tests.support.word_processing import rich_text, word_document, word_paragraph, word_style, word_table
+from tests.tiers import first
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 SHARED = {
@@ -55,7 +56,7 @@ OWN = {
     "own ocr layer": ".pdf",
     "own leftward pdf": ".pdf",
 }
-KINDS = (*SHARED, *OWN)
+KINDS = (*OWN, *SHARED)
 LONG_S = float(os.environ.get("TRIFORCE_FUZZ_S", "60"))  # of the long run, for each kind
 
 
@@ -221,7 +222,7 @@ _MADE: dict[str, Callable[[str], bytes]] = {
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=first(KINDS, 9))  # the others in the second tier
 def healthy(request: pytest.FixtureRequest) -> tuple[str, bytes, str]:
     """(kind, an undamaged file's bytes, its suffix). The shared ones are skipped where they are not."""
     kind = request.param

@@ -32,6 +32,7 @@ def answer_s(hardware: Hardware, entry: CatalogueEntry) -> float:
         return float("inf")
 
 
+@pytest.mark.wide
 def test_no_card_of_the_table_makes_an_answer_come_later():
     """A model that did not fit the card, or crawled there, was planned for the card all the same. Each card
     with each memory, the models by turns.
