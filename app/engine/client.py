@@ -133,8 +133,8 @@ class Runtime(Supervisor):
         PartSummaryStore(paths.subdir("notes")).forget(book_id)
         with self._lock:
             self._send({"do": "forget_book", "book_id": book_id})
-            if self._known_book == book_id:
-                self._known_book = ""  # it may come back with another text
+            if self._known_book and self._known_book[0] == book_id:
+                self._known_book = None  # it may come back with other chapters
 
     # ---- inside --------------------------------------------------------------------------------------------
 
@@ -228,9 +228,10 @@ class Runtime(Supervisor):
             yield now
 
     def _hand_over(self, book: Document) -> None:
-        if self._known_book != book.sha256:
+        known = (book.sha256, hash(book.text))  # a file may be read otherwise than before
+        if self._known_book != known:
             self._send({"do": "book", "book_id": book.sha256, "data": book.packed})
-            self._known_book = book.sha256
+            self._known_book = known
 
     def _done_answering(self, number: int) -> None:
         """Also reached when the caller stops listening in the middle: then the engine must stop, too."""

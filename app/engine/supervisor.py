@@ -39,7 +39,7 @@ class Supervisor:
         self._process: EngineProcess | None = None
         self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._answering: int | None = None  # the question that it is busy with
-        self._known_book = ""
+        self._known_book: tuple[str, int] | None = None  # what the engine has: a file, and its text
         self._mapped_files: dict[str, int] = {}
         self._failures = 0
         self._closed = False
@@ -156,7 +156,7 @@ class Supervisor:
     # ---- inside: the process -------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        self._known_book, self._answering = "", None
+        self._known_book, self._answering = None, None
         self.error, self.loading = "", Loading(_("Starting the engine"))
         self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
         self._become("loading")

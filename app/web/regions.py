@@ -72,7 +72,7 @@ def stage_html(
         fit=_fit(known, reading_mode),
         ways=_ways(known, reading_mode),
         parts=known.get("parts", ()),
-        notes=[*known.get("notes", ()), *book.warnings, *_outdated(book)],
+        notes=_notes(book, known),
         shown_notes=SHOWN_NOTES,
     )
 
@@ -141,6 +141,12 @@ def suggestions_html(spoiler_limit: int | None) -> str:
         else [_("What has happened so far?")]
     )
     return render("suggestions.html", questions=[_("Who are the main characters?"), *told])
+
+
+def _notes(book: Document, known: dict) -> list[str]:
+    """What is to be known of the book, each once: the card's notes hold the book's own, when it has come."""
+    said = (*known.get("notes", ()), *book.warnings, *_outdated(book))
+    return list({localized(one): one for one in said}.values())
 
 
 def _outdated(book: Document) -> list[str]:

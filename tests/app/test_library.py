@@ -49,6 +49,22 @@ def test_a_book_is_packed_by_the_process_that_reads_it_and_by_nobody_after(tmp_p
     assert message["data"] == stored and Document.unpacked(stored) == opened == book
 
 
+def test_another_text_of_a_file_goes_to_the_engine_without_anybody_saying_so(monkeypatch):
+    """The card of a web page's article was kept for all of the page: it was asked for before the engine was
+    told to forget the book.
+    """
+    sent, article, page = [], book("a", "An article."), book("a", "An article. A menu.")
+    runtime = Runtime(Settings())
+    monkeypatch.setattr(runtime, "_send", sent.append)
+    for one in (article, article, page, page, article):
+        runtime._hand_over(one)
+    assert [Document.unpacked(message["data"]).text for message in sent] == [
+        article.text,
+        page.text,
+        article.text,
+    ]
+
+
 def test_a_book_of_an_older_shelf_opens_and_a_torn_one_is_noticed(tmp_path):
     old = tmp_path / ("a" * 64) / "book.json"
     old.parent.mkdir()

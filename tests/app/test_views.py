@@ -47,6 +47,16 @@ def test_a_book_of_an_older_reader_says_that_its_file_may_be_dropped_again():
     assert "Drop its file again" not in stage_html(new, CARD, covered=False, opening=None, talking=False)
 
 
+def test_what_the_card_says_of_the_book_itself_stands_there_once():
+    """The engine's card brings it along; before it has come, and where it cannot, it stands there all the
+    same.
+    """
+    warned = replace(BOOK, warnings=("Two pages are pictures.",), reader_version=READER_VERSION)
+    for known in ({**CARD, "notes": ["It fits.", "Two pages are pictures."]}, {"notes": ["It fits."]}, {}):
+        html = stage_html(warned, known, covered=False, opening=None, talking=False)
+        assert html.count("Two pages are pictures.") == 1
+
+
 def test_progress_names_what_came_from_disk():
     fresh = progress_html(Snapshot(phase="prefill", prefill=Prefill(100, 7000, 1.0, 9.0)))
     assert "100 of 7,000 tokens" in fresh and "known from before" not in fresh
