@@ -79,7 +79,9 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
     from core.model.store.model_folder import mapped_files
 
     mapped = {file: size for one in (folder, draft) if one for file, size in mapped_files(one).items()}
-    heads = _heads(choice, folder) if settings.evidence_attention else ()
+    # of several cards none has all heads, and what re-checks an answer asks the model of one
+    alone = not choice.plan.devices
+    heads = _heads(choice, folder) if settings.evidence_attention and alone else ()
     free = psutil.virtual_memory().available
     allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
     return Session(
@@ -88,7 +90,7 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
         ReadingStyle.from_record(choice.entry.reading),
         allowance_bytes=allowance,
         notes=PartSummaryStore(paths.subdir("notes")),
-        verify=settings.verify,
+        verify=settings.verify and alone,
         read_whole_s=settings.read_whole_s,
         heads=[AttentionHead(*one) for one in heads],
         mapped_files=mapped,
@@ -189,15 +191,15 @@ def _loaded(
     progress: Progress,
 ) -> tuple[Engine, Tokenizer]:
     from core.assembly.engines import build_engine
+    from core.assembly.ranked import build_ranked
     from core.assembly.rates import keep_rates
     from core.hardware.measured import Measurements
     from core.text.tokenizer import require_same_tokens
 
     with ThreadPoolExecutor(1) as beside:  # its imports take a core, the weights the others
         loading = beside.submit(_tokenizer, choice.entry, folder)
-        engine = build_engine(
-            choice.plan, settings, folder, draft_dir=draft, progress=progress, replan=replan
-        )
+        build = build_ranked if choice.plan.devices else build_engine
+        engine = build(choice.plan, settings, folder, draft_dir=draft, progress=progress, replan=replan)
         tokenizer = loading.result()
     keep_rates(engine.model.backend, engine.plan, Measurements(paths.data_dir()))
     if draft is not None:

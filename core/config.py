@@ -28,7 +28,9 @@ from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
-MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", "autoregressive")
+# without drafts; cpu_attention leaves attention to what lies in host memory to the CPU
+PLAIN_MODES = ("autoregressive", "cpu_attention")
+MODES = ("triforce", "retrieval", "draft", "ngram", "streaming", *PLAIN_MODES)
 READING_MODES = ("auto", "full", "chunked", "retrieval")
 LENGTHS = ("paragraph", "page", "chapters")
 SUMMARIES = ("auto", "own")
@@ -72,10 +74,12 @@ class Settings:
     draft_sinks: int | None = None
     draft_window: int | None = None
     assumed_acceptance: float = 0.92
+    assumed_draft_acceptance: float | None = None
     verify: bool = False
     evidence_attention: bool = True
     # machine
     device: str | None = None
+    devices: tuple[int, ...] | None = None
     dtype: str | None = None
     weights: int | None = None
     kv: int | None = None
@@ -106,6 +110,7 @@ class Settings:
     start_at_login: bool = False
     theme: str = "system"
     language: str | None = None
+    book_folders: tuple[str, ...] = ()
     # other programs
     api: bool = False
     api_hosts: tuple[str, ...] = ()
@@ -167,9 +172,11 @@ RULES: dict[str, Rule] = {
     "draft_sinks": rules.tokens(0, 1024, auto=True),
     "draft_window": rules.tokens(16, 8192, auto=True),
     "assumed_acceptance": rules.number(0.01, 0.999),
+    "assumed_draft_acceptance": rules.number(0.01, 0.999, auto=True),
     "verify": rules.FLAG,
     "evidence_attention": rules.FLAG,
     "device": rules.choice(("cpu", "cuda"), auto=True),
+    "devices": Rule(lambda: _("numbers of graphics cards as in [0, 1]"), rules.numbers, True),
     "dtype": rules.choice(DTYPES, auto=True),
     "weights": rules.bits(WEIGHTS),
     "kv": rules.bits(KV),
@@ -199,6 +206,7 @@ RULES: dict[str, Rule] = {
     "start_at_login": rules.FLAG,
     "theme": rules.choice(("system", "light", "dark")),
     "language": rules.choice(tuple(LANGUAGES), auto=True),
+    "book_folders": Rule(lambda: _("a list of folders"), rules.folders),
     "api": rules.FLAG,
     "api_hosts": Rule(lambda: _("a list of names, each with its port as in localhost:9000"), rules.hosts),
     "mcp": rules.FLAG,

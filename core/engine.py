@@ -144,6 +144,8 @@ class Engine:
         """
         if self.plan.plain and params.mode == "triforce":
             params = replace(params, mode="autoregressive")
+        if self.plan.straight and params.mode == "triforce":
+            params = replace(params, mode="ngram" if self.plan.drafter == "lookup" else "draft")
         capacity = context.capacity
         if len(ids) >= capacity:
             said = _(

@@ -46,6 +46,14 @@ class DeviceLost(RuntimeError):
     """The device has failed for good: nothing more is computed in this process."""
 
 
+class RankLost(DeviceLost):
+    """A process that computes a part of the model is gone, or no longer in step: the others are of no use."""
+
+
+class DeviceFull(RuntimeError):
+    """The device of another process, which computes a part of the model, has too little memory."""
+
+
 class DiscreetFormatter(logging.Formatter):
     """Formats a record without the words of errors that may quote a book or a question: of an exception it
     writes the type and where it came from, and its words only where they are the system's or meant for the

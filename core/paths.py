@@ -5,6 +5,7 @@ system's place.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,7 @@ ROOT = (
     Path(__file__).resolve().parent.parent
 )  # the folder of the program: assets, config.yaml and the launcher lie in it
 PROJECT = ROOT / "pyproject.toml"
+_calls = itertools.count()
 
 
 def program_version() -> str:
@@ -89,7 +91,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     The folder is made when missing. What the block raises leaves nothing behind. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # of its own for each call: two threads may write the same file at once
+    part = path.with_name(f".{path.name}.{os.getpid()}-{next(_calls)}.part")
     try:
         yield part
         part.replace(path)

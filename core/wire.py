@@ -33,7 +33,8 @@ from core.text.packing import from_json, to_json_text
 if TYPE_CHECKING:
     from core.documents.document import Document
 
-CARD_LOST = 86  # the exit code of the engine's process whose card has failed for good
+CARD_LOST = 86  # the exit code of the engine's process whose card has failed for good,
+RANK_LOST = 87  # and of one that computes a model with others, of which one is gone
 
 _KINDS: dict[str, type] = {
     kind.__name__: kind

@@ -25,11 +25,11 @@ from core.backend.shared.heap import bound_products
 from core.build import open_session
 from core.config import Settings
 from core.documents.document import Document
-from core.errors import DeviceLost, DiscreetFormatter, UserError, log_what_nobody_caught
+from core.errors import DeviceLost, DiscreetFormatter, RankLost, UserError, log_what_nobody_caught
 from core.events import Event, Failed, Loading
 from core.text.packing import from_json
 from core.text.words import translated as _
-from core.wire import CARD_LOST, messages, pack, to_line, unpack_ask
+from core.wire import CARD_LOST, RANK_LOST, messages, pack, to_line, unpack_ask
 
 if TYPE_CHECKING:
     from core.conversation.session import Session
@@ -91,7 +91,12 @@ class Worker:
         os._exit(code)
 
     def _leave_if_lost(self, error: Exception) -> None:
-        """What faulted on a card ends the process: all that it was asked for later would fail, too."""
+        """What faulted on a card ends the process, and a rank that is gone: all that it was asked for later
+        would fail, too.
+        """
+        if isinstance(error, RankLost):
+            log.error("a process that computes a part of the model is gone: this one ends, so that all begin")
+            self._leave(RANK_LOST)
         if isinstance(error, DeviceLost) or (self._session is not None and self._session.lost):
             log.error("the card has failed for good: the process ends, so that another can begin")
             self._leave(CARD_LOST)

@@ -1,4 +1,4 @@
-"""Mutation testing: puts one slip of tests/slips.py after the other into a copy of the tree and sees whether
+"""Mutation testing: puts one slip of tests/slips/ after the other into a copy of the tree and sees whether
 the tests named beside it fail.
 
     python -m tests.mutation                      each slip meets the first tier; one that lives meets --all

@@ -31,14 +31,15 @@ NO_TORCH = (
     "core.model.store.embedded",
 )
 OPTIONAL = ("flash_attn", "rapidocr", "triton", "webview")  # used when somebody installed them
-# that other libraries want to be set: of threads and timers, of Gradio's blocks, of a loader of modules
-FIELDS_OF_LIBRARIES = ("daemon", "value", "head", "config", "exec_module", "main_loop")
+# that other libraries want to be set: of threads, timers, Gradio's blocks, a loader of modules, an EPUB
+FIELDS_OF_LIBRARIES = ("daemon", "value", "head", "config", "exec_module", "main_loop", "toc", "spine")
 LONGEST_FILE = 450  # lines; a longer one is a drawer
 MOST_IN_ROOT = 10  # modules of core
-# what of the devices a model knows: their protocol, the layout of codes, how numbers get there, and the C
-# library's heap
+# what of the devices a model knows: their protocol, who has the other part of it, the layout of codes, how
+# numbers get there, and the C library's heap
 PROTOCOLS = (
     "core.backend.base",
+    "core.backend.ranks",
     "core.backend.shared.quantized",
     "core.backend.shared.transfer",
     "core.backend.shared.heap",
@@ -89,7 +90,7 @@ def test_only_the_app_imports_gradio():
             (),
         ),
         ("core.cache", ("core.model", "core.decoding", "core.engine", "core.conversation.session"), ()),
-        ("core.model", ("core.cache", "core.backend"), ("core.cache.base", *PROTOCOLS)),
+        ("core.model", ("core.cache", "core.backend"), ("core.cache.base", "core.cache.whole", *PROTOCOLS)),
         ("core.model", ("core.documents",), ()),
         (
             "core.sandbox",

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from core.backend.cpu.native.library import instruction_sets, library_path
-from core.config import MODES
 from core.hardware.cpu import cpu_flags
 from tests.support.avx2_engine import IDS
 from tests.support.gguf_models import as_stored, wide
+from tests.support.modes import GRID_MODES
 
 pytestmark = pytest.mark.wide
 
@@ -75,7 +75,7 @@ def test_every_mode_says_what_plain_decoding_over_8_bit_rows_says(found: dict):
         assert of["plan"]["kv_bits"] == 8
         # 64 codes and their factor, up to the next 16 bytes
         assert of["kv_bytes_per_token"] == 2 * 2 * 2 * 80
-        assert set(of["gaps"]) == set(MODES) and max(of["gaps"].values()) < 0.05, (name, of["gaps"])
+        assert set(of["gaps"]) == set(GRID_MODES) and max(of["gaps"].values()) < 0.05, (name, of["gaps"])
 
 
 def test_the_answers_are_those_of_transformers(found: dict):

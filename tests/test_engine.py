@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from core.backend.cpu.backend import CpuBackend
-from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Round
 from core.engine import Done, Engine
@@ -21,6 +20,7 @@ from core.errors import UserError
 from core.events import Prefill
 from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import engine, oracle, ours
 
 
@@ -34,7 +34,7 @@ def done(tiny: Engine, context: Context, ids: list[int], params: Params) -> Done
     return last
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_second_prompt_feeds_only_what_is_new(tiny: Engine, mode: str):
     """A follow-up question must not read the book again."""
     context = tiny.new_context(400)
@@ -52,7 +52,7 @@ def test_second_prompt_feeds_only_what_is_new(tiny: Engine, mode: str):
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_second_prompt_equals_fresh_engine(tiny: Engine, mode: str):
     """A used draft or retrieval cache must not leak into the next prompt, whether it continues the first one
     or not.
@@ -64,7 +64,7 @@ def test_second_prompt_equals_fresh_engine(tiny: Engine, mode: str):
         assert run(tiny, used, ids, params) == run(tiny, tiny.new_context(400), ids, params)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_the_probability_of_something_else_to_say_leaves_the_context_as_it_was(tiny: Engine, mode: str):
     """It must be that of the prompt alone, not behind the answer, and the next prompt must not see it."""
     context, said, params = tiny.new_context(400), [7, 3, 3, 11], replace(GREEDY, mode=mode)
@@ -91,7 +91,7 @@ def test_a_question_whose_probability_was_asked_for_is_not_read_again(tiny: Engi
     assert run(tiny, context, ids, params) == run(tiny, fresh, ids, params)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_end_of_sequence_inside_a_round(mode: str):
     """Nothing drafted behind the end is in the answer or the context; the conversation goes on from there."""
     plain = engine(ours(oracle()))
@@ -110,7 +110,7 @@ def test_end_of_sequence_inside_a_round(mode: str):
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_a_stop_passage_inside_a_round(tiny: Engine, mode: str):
     """A drafter that is always right emits whole blocks: the passage ends among accepted tokens, and nothing
     behind it is left.
@@ -142,7 +142,7 @@ def test_a_stop_passage_inside_a_round(tiny: Engine, mode: str):
         )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 @pytest.mark.parametrize("capacity", [160, 192])
 def test_a_full_context_ends_the_answer(mode: str, capacity: int):
     """Also where the capacity is exactly what the store holds: no draft may run over its edge."""
@@ -217,6 +217,20 @@ def test_rounds_without_a_draft_between_rounds_with_one_change_no_token(mode: st
     assert drafted[0] == 31 and 2 <= len(drafted) <= 4
 
 
+@pytest.mark.parametrize("mode", ["triforce", "retrieval"])
+def test_drafts_go_straight_before_the_full_cache_where_that_is_planned(mode: str):
+    """In the mode that leaves it to the plan, and in no other; the answer is the same."""
+    model = ours(oracle("qwen3_5_text"))
+    machine = engine(model, straight=True, gamma=2)
+    params = replace(GREEDY, mode=mode, max_new_tokens=24)
+    events = list(machine.generate(machine.new_context(400), PROMPT * 2, params))
+    tokens = [token for one in events if isinstance(one, Round) for token in one.tokens]
+    alone = engine(model)
+    plain = replace(params, mode="autoregressive")
+    assert tokens == run(alone, alone.new_context(400), PROMPT * 2, plain)[0]
+    assert events[-1].stats.mode == ("ngram" if mode == "triforce" else mode)
+
+
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("mode", ["triforce", "retrieval"])
 def test_where_plain_decoding_was_faster_it_is_what_runs(mode: str, plain: bool):
@@ -251,7 +265,7 @@ def test_stop_between_rounds_and_a_consumer_that_walks_away(tiny: Engine):
 def test_length_limit_is_exact(tiny: Engine):
     """Neither a round nor a draft runs over it."""
     for limit in (1, 2, 5):
-        for mode in MODES:
+        for mode in GRID_MODES:
             answer, reason = run(
                 tiny, tiny.new_context(400), PROMPT, replace(GREEDY, mode=mode, max_new_tokens=limit)
             )
@@ -268,7 +282,7 @@ def test_progress_reaches_the_end(tiny: Engine):
     assert seen == sorted(seen) and seen[-1] == len(PROMPT) - 1
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_same_seed_same_text(tiny: Engine, mode: str):
     """A seed repeats with the same settings; another seed says something else."""
     params = Params(temperature=1.0, top_p=0.95, repetition_penalty=1.1, seed=4, mode=mode, max_new_tokens=20)
@@ -300,7 +314,7 @@ def busy_machine(threads: int = 4) -> Iterator[None]:
             thread.join()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_same_seed_same_text_on_a_busy_machine(tiny: Engine, mode: str):
     """The load changes the rounds' times; were the length of a draft to depend on them, random numbers would
     go to other tokens.

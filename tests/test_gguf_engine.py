@@ -14,7 +14,7 @@ from core.backend.cpu.native.attention import native_attention
 from core.backend.cpu.native.layers import native_layers
 from core.backend.cpu.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
-from core.config import MODES, Settings
+from core.config import Settings
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.decoding.decoder import Round
@@ -29,6 +29,7 @@ from tests.support.avx2_engine import FLAGS
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import MIXED, as_stored, wide
 from tests.support.late_cache import LateBackend
+from tests.support.modes import GRID_MODES
 from tests.support.offloaded_engines import offloaded
 from tests.support.tiny import PLAN, engine, ours
 
@@ -75,7 +76,7 @@ def _home(tmp_path, monkeypatch):
 def answers(machine, ids: list[int], tokens: int) -> dict[str, list[int]]:
     """The greedy answer of every mode."""
     found = {}
-    for mode in MODES:
+    for mode in GRID_MODES:
         params = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens, mode=mode)
         events = machine.generate(machine.new_context(machine.context_tokens), ids, params)
         found[mode] = [token for event in events if isinstance(event, Round) for token in event.tokens]
@@ -127,7 +128,7 @@ def test_every_mode_says_what_transformers_says_of_the_decoded_weights(target, f
         want = target.reference.generate(
             inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=16, do_sample=False
         )[0, len(PROMPT) :].tolist()
-    assert answers(around(target, KERNELS[flags], where), PROMPT, 16) == dict.fromkeys(MODES, want)
+    assert answers(around(target, KERNELS[flags], where), PROMPT, 16) == dict.fromkeys(GRID_MODES, want)
 
 
 @pytest.mark.parametrize("kv", KV)
@@ -139,7 +140,7 @@ def test_every_mode_says_what_plain_decoding_over_such_rows_says(target, flags, 
     """
     require(flags)
     found = answers(around(target, KERNELS[flags], where, KV[kv]), PROMPT, 16)
-    for mode in MODES:
+    for mode in GRID_MODES:
         law = torch.log_softmax(target.logits(found[mode], KV[kv]), -1)
         chosen = law.gather(-1, torch.tensor(found[mode]).unsqueeze(-1)).squeeze(-1)
         behind = law.amax(-1) - chosen
@@ -181,7 +182,7 @@ def deviation(logits: torch.Tensor, tokens: list[int], temperature: float) -> fl
         pytest.param("offloaded", "8-bit KV", "AVX2", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_tokens_follow_the_law_of_the_quantised_model(target, mode, where, kv, flags):
     """Codes of 4 and of 8 bits, over rows of numbers and of codes: every token is one of the law of plain
     decoding with the decoded weights over such rows, given those before it.
@@ -282,7 +283,7 @@ def test_a_gguf_drafts_for_a_gguf(tmp_path, vocab):
     target = load_model(opened(files[0]), backend, positions=512)
     draft = load_draft(opened(files[1]), backend, target=target, target_dir=opened(files[0]), positions=128)
     said = answers(engine(target, draft=draft), PROMPT, 16)
-    assert said == dict.fromkeys(MODES, said["autoregressive"])
+    assert said == dict.fromkeys(GRID_MODES, said["autoregressive"])
     # as its own weights say, decoded: padding has probability 0
     plain = load_draft(
         opened(files[1]),

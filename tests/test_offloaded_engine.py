@@ -101,6 +101,17 @@ def test_rounds_say_what_crossed_the_bus(model: LlamaModel):
     assert events[-1].stats.bytes_moved == sum(moved)
 
 
+def test_with_the_cpus_attention_nothing_crosses_the_bus(model: LlamaModel):
+    """And in the next answer of the same context everything does again."""
+    tiny = offloaded_engine(model, "one layer")
+    context = tiny.new_context(400)
+    for mode, crosses in (("cpu_attention", False), ("autoregressive", True), ("cpu_attention", False)):
+        params = replace(GREEDY, mode=mode, max_new_tokens=4)
+        rounds = [event for event in tiny.generate(context, PROMPT, params) if isinstance(event, Round)]
+        assert [event.bytes_moved > 0 for event in rounds] == [crosses] * 4
+        assert {level for event in rounds for level in event.levels} == {"target"}
+
+
 def test_drafts_come_from_the_first_round_on(model: LlamaModel):
     """Prefill's tap has selected what the middle level looks at: no round is spent on looking around."""
     tiny = offloaded_engine(model, "one layer")

@@ -29,9 +29,10 @@ DEEDS = ("ask", "ask", "ask", "follow up", "follow up", "fork", "stopped", "scor
 class Walk:
     """One engine on one folder, a few contexts, and what stands in each. All chance is from `seed`."""
 
-    def __init__(self, root: Path, family: str, seed: int) -> None:
-        self.dice, self.family, self.root = random.Random(seed), family, root
-        self.fresh = reopened(root / "none", family=family)
+    def __init__(self, root: Path, family: str, seed: int, *, ahead: bool = False) -> None:
+        self.dice, self.root = random.Random(seed), root
+        self.how = {"family": family, "ahead": ahead}
+        self.fresh = reopened(root / "none", **self.how)
         self.done, self._deck = list[str](), list[str]()
         self._reopen()
 
@@ -52,7 +53,7 @@ class Walk:
 
     def _reopen(self) -> None:
         """As after a restart, with the rows here or away."""
-        self.made = reopened(self.root / "kept", family=self.family, offloaded=self.dice.random() < 0.5)
+        self.made = reopened(self.root / "kept", **self.how, offloaded=self.dice.random() < 0.5)
         self.contexts = [self.made.new_context(CAPACITY)]
 
     def _ask(self, deed: str) -> None:
@@ -105,6 +106,13 @@ def answer(
 @pytest.mark.parametrize("family", first(OTHERS))
 def test_after_any_sequence_an_answer_is_that_of_a_fresh_engine(tmp_path, family: str):
     walk = Walk(tmp_path, family, seed=3)
+    for _ in DEEDS:
+        walk.step()
+
+
+def test_likewise_where_a_layer_of_the_models_own_drafts(tmp_path):
+    """Its rows are an answer's own: nothing of them is stored, forked or gone back to."""
+    walk = Walk(tmp_path, "qwen3_5_text", seed=4, ahead=True)
     for _ in DEEDS:
         walk.step()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from app.cli.parser import main
 from benchmarks.lib import isa, results
-from benchmarks.report import measured, tables
+from benchmarks.report import measured, plan_tables, tables
 from benchmarks.report.isa_table import isa_table
 from benchmarks.speed import startup
 from core.config import RULES
@@ -13,7 +16,7 @@ from tests.tiers import first
 
 
 @pytest.mark.parametrize(
-    "section", first(["settings", "measured", "isa", "speed", "kv", "kernels", "tree", "cards", "pcs"], 7)
+    "section", first(["settings", "measured", "isa", "speed", "kv", "kernels", "tree", "book", "pcs"], 8)
 )
 def test_generated_sections_are_current(section):
     """A key without a row, a figure edited by hand, a model that no longer fits, a folder nobody explains."""
@@ -141,6 +144,27 @@ def test_the_table_of_instruction_sets_says_what_is_met(tmp_path, monkeypatch):
         "| all it has | 8,000 | 0.50 | 0.50 | 2.40 |",
         "| all it has | 16,000 | – | 0.50 | – |",
     ]
+
+
+def test_the_table_of_a_book_is_what_plan_says(capsys: pytest.CaptureFixture):
+    """Of a row with MTP: what `plan --json` prints, and at half of its acceptance what it prints then."""
+    name, parts = "Qwen3.8-27B-Q4_K_M", {"gpu": "RTX 4090", "ram_gib": 64}
+    asked = ["plan", "--gpu", "RTX 4090", "--ram", "64", "--model", name, "--context", "131072", "--json"]
+    printed = []
+    for more in ([], ["--draft-acceptance", "0.25"]):
+        assert main([*asked, *more]) == 0
+        printed.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert printed[0]["assumed_draft_acceptance"] == 2 * printed[1]["assumed_draft_acceptance"] == 0.5
+    (row,) = (one for one in plan_tables.book_table().splitlines() if "RTX 4090" in one)
+    cells = dict(zip(plan_tables.BOOK_COLUMNS, [one.strip() for one in row.split("|")[1:-1]], strict=True))
+    assert cells["Between tokens"] == f"{printed[0]['expected_tbt_ms']:.0f} ms"
+    assert cells["at half of MTP's acceptance"] == f"{printed[1]['expected_tbt_ms']:.0f} ms"
+    assert cells["Drafts by"].startswith("lookup and MTP")
+    assert (
+        cells["Stays on the card"]
+        == f"{printed[0]['on_chip_layers']} of {printed[0]['layers']} layers' cache"
+    )
+    assert plan_tables.book_plan(name, parts)["expected_tbt_ms"] == printed[0]["expected_tbt_ms"]
 
 
 def test_a_table_with_uneven_rows_is_refused():

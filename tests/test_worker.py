@@ -31,7 +31,7 @@ from core.events import (
     VerificationResult,
 )
 from core.request import HistoryTurn, Request
-from core.wire import CARD_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
+from core.wire import CARD_LOST, RANK_LOST, from_line, pack, pack_ask, to_line, unpack, unpack_ask
 from tests.support.fake_runtime import wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -176,11 +176,14 @@ def test_mistake_of_ours_is_one_failed_answer(pipe: Pipe):
     assert isinstance(pipe.answer(3), Finished)
 
 
-def test_a_card_that_failed_for_good_ends_the_process(pipe: Pipe):
-    """Every later question would fail in it until somebody restarts the engine."""
-    pipe.ask(2, "fault")
+@pytest.mark.parametrize(("question", "code"), [("fault", CARD_LOST), ("rank", RANK_LOST)])
+def test_a_card_that_failed_for_good_ends_the_process(pipe: Pipe, question: str, code: int):
+    """Every later question would fail in it until somebody restarts the engine; so where another process with
+    a part of the model is gone.
+    """
+    pipe.ask(2, question)
     assert not [line for line in pipe.process.stdout if b"Failed" in line]
-    assert pipe.process.wait(30) == CARD_LOST
+    assert pipe.process.wait(30) == code
 
 
 def test_a_kernel_that_kills_the_card_on_trial_is_begun_anew():

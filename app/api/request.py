@@ -92,9 +92,10 @@ def parse_request(
     names: Mapping[str, str],
     book: Callable[[str], Document],
     params: Mapping[str, Any] = MappingProxyType({}),
+    context_tokens: int = 0,
 ) -> ParsedRequest:
     """The request as an Ask. `book` gives a document by its id; `params`: what holds where the request says
-    nothing. Raises ApiError.
+    nothing; `context_tokens`: of the engine, 0 where it has not said so yet. Raises ApiError.
     """
     given = _object(body)
     for name in given:
@@ -130,7 +131,7 @@ def parse_request(
         reading_mode=own["reading_mode"] or "auto",
         spoiler_limit=own["spoiler_limit"],
         summary_length=own["summary"] or "page",
-        params={**params, **_params(given)},
+        params={**params, **_bounded(_params(given), context_tokens)},
         history=() if own["summary"] else history,
         low_priority=True,
         text=text,
@@ -190,6 +191,15 @@ def _params(given: Mapping[str, Any]) -> dict[str, Any]:
     ):
         raise ApiError(400, f"stop is a text, or up to {MOST_STOPS} of them.", param="stop")
     return {**found, "stop": stops} if stops else found
+
+
+def _bounded(params: dict[str, Any], context_tokens: int) -> dict[str, Any]:
+    """The params with an answer of at most a quarter of the context. Many programs send 16,384 whatever the
+    model is; what an answer may need is kept free, and the book would find no room.
+    """
+    most = context_tokens // 4
+    longer = most and params.get("max_new_tokens", 0) > most
+    return {**params, "max_new_tokens": most} if longer else params
 
 
 def _own(value: Any) -> dict[str, Any]:

@@ -88,7 +88,10 @@ class Api:
     async def _completions(self, request: Request) -> Response:
         body = await _body(request)
         params = params_of(self._preferences.settings)
-        asked = await run_in_threadpool(lambda: parse_request(body, self._names(), self._library.get, params))
+        context = (self._engine.plan or {}).get("context_tokens", 0)
+        asked = await run_in_threadpool(
+            lambda: parse_request(body, self._names(), self._library.get, params, context_tokens=context)
+        )
         answering = self._answers.begin(asked)
         head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
         if asked.stream:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ def show_plan(given: argparse.Namespace, settings: Settings) -> int:
     from core.planning.stored_facts import known_in
     from core.planning.wording import format_plan
 
-    machine = imagined_machine(given)
+    machine, settings = imagined_machine(given), imagined_settings(given, settings)
     known = known_in(paths.data_dir())
     if settings.model is not None:
         made = plan_model(machine, settings, find(settings.model), known=known).plan
@@ -127,15 +127,24 @@ def imagined_machine(given: argparse.Namespace) -> Hardware:
     from core.hardware.gpus import imagine
     from core.hardware.probe import probe
 
-    other = any(value is not None for value in (given.gpu, given.vram, given.ram, given.pcie, given.os))
+    imagined = (given.gpu, given.gpus, given.vram, given.ram, given.pcie, given.os)
+    other = any(value is not None for value in imagined)
     return imagine(
         probe(paths.data_dir(), measure=not other),
         gpu=given.gpu,
+        cards=given.gpus,
         vram_gib=given.vram,
         ram_gib=given.ram,
         pcie_gb_per_s=given.pcie,
         system=given.os,
     )
+
+
+def imagined_settings(given: argparse.Namespace, settings: Settings) -> Settings:
+    """The settings, and a model divided among all cards of a machine that was imagined with several."""
+    if (given.gpus or 1) < 2 or settings.devices is not None:
+        return settings
+    return replace(settings, devices=tuple(range(given.gpus)))
 
 
 def snapshots(given: argparse.Namespace, settings: Settings) -> int:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.commands import imagined_machine
+from app.cli.commands import imagined_machine, imagined_settings
 from app.cli.terminal import say, status, tell
 from core import paths
 from core.config import Settings
@@ -96,7 +96,7 @@ def _list(given: argparse.Namespace, settings: Settings) -> None:
     from core.planning.offers import offers
     from core.planning.stored_facts import known_in
 
-    machine = imagined_machine(given)
+    machine, settings = imagined_machine(given), imagined_settings(given, settings)
     known = known_in(paths.data_dir())
     found = offers(machine, settings, is_downloaded=is_downloaded, known=known)
     if given.json:

@@ -20,6 +20,9 @@ def imagined_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu", metavar="NAME", help='imagine this GPU, for example "RTX 4090"; none: without one'
     )
+    parser.add_argument(
+        "--gpus", type=count, metavar="N", help="imagine so many of it, among which a model is divided"
+    )
     parser.add_argument("--vram", type=positive, metavar="GiB", help="imagine so much GPU memory")
     parser.add_argument("--ram", type=positive, metavar="GiB", help="imagine so much memory")
     parser.add_argument("--pcie", type=positive, metavar="GB/s", help="imagine this transfer rate to the GPU")

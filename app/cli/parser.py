@@ -147,6 +147,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acceptance", dest="assumed_acceptance", metavar="A", help="assumed acceptance rate, 0.01 to 0.999"
     )
+    parser.add_argument(
+        "--draft-acceptance",
+        dest="assumed_draft_acceptance",
+        metavar="A",
+        help="likewise, of what a draft model or a layer that predicts one token further proposes",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from app.desk.actions import SIZE_DIGITS, Action, action, choice_field, flag, number_field, text_field
 from app.desk.asides import Asides
+from app.desk.book_folders import BookFolders
 from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.choices import Choices
@@ -22,6 +23,8 @@ from app.desk.names import BookNames
 from app.desk.questions import Questions
 from app.desk.reader import Reader
 from app.desk.search import ShelfSearch
+from app.desk.series import BookSeries
+from app.desk.several_books import SeveralBooks
 from app.desk.shelf import Shelf
 from app.desk.store import Store
 from app.desk.trash import Trash
@@ -41,7 +44,9 @@ def of_books(
     trash: Trash,
     chapters: Chapters,
     questions: Questions,
+    folders: BookFolders,
     names: BookNames,
+    series: BookSeries,
     asides: Asides,
 ) -> dict[str, Action]:
     """What is done with books, the open one and those on the shelf."""
@@ -53,6 +58,11 @@ def of_books(
         ),
         "sample": action(imports.sample, name=text_field("name")),
         "cancel-opening": action(imports.cancel),
+        "open-found": action(folders.open, path=text_field("id", PATH_CHARS)),
+        "put-away": action(folders.put_away, path=text_field("file", PATH_CHARS)),
+        "offer-again": action(folders.offer_again),
+        "add-folder": action(folders.add, folder=text_field("text", PATH_CHARS)),
+        "watch-folder": action(folders.tick, folder=text_field("value", PATH_CHARS)),
         "read-pictures": action(imports.read_pictures),
         "install-ocr": action(imports.install_ocr),
         "read-otherwise": action(shelf.read_otherwise),
@@ -72,7 +82,9 @@ def of_books(
         "summarize-selected": action(questions.summarize_selected),
         "recap": action(questions.recap, what=text_field("id")),
         "tell-up-to": action(questions.summarize_up_to, number=number_field("value")),
-        "cite": action(reader.show, offset=number_field("offset"), length=number_field("length")),
+        "cite": action(reader.look_up, offset=number_field("offset"), length=number_field("length")),
+        "back": action(reader.back),
+        "stay": action(reader.stay),
         "goto": action(reader.show, offset=number_field("value")),
         "turn": action(reader.turn, step=choice_field("value", back=-1, on=1)),
         "stand": action(reader.stand, offset=number_field("value")),
@@ -84,6 +96,11 @@ def of_books(
         "names-every": action(names.every),
         "name": action(names.choose, name=text_field("id", NAME_CHARS)),
         "unfold-name": action(names.unfold, chapter=number_field("value")),
+        "follow": action(series.follow, other_id=text_field("value", NAME_CHARS)),
+        "volume-back": action(partial(series.move, step=-1), book_id=text_field("id", NAME_CHARS)),
+        "volume-on": action(partial(series.move, step=1), book_id=text_field("id", NAME_CHARS)),
+        "leave-series": action(series.leave),
+        "name-series": action(series.rename, name=text_field("text", NAME_CHARS)),
         "portray": action(asides.portray, name=text_field("id", NAME_CHARS)),
         "explain": action(
             asides.explain, kind=text_field("id"), paragraph=number_field("offset"), words=text_field("text")
@@ -104,8 +121,14 @@ def of_answers(
     reader: Reader,
     choices: Choices,
     preferences: Preferences,
+    several: SeveralBooks,
 ) -> dict[str, Action]:
     """What is asked, and with which choices."""
+
+    def drop_queued() -> None:
+        if dropped := questions.drop():
+            several.drop(dropped)
+
     return {
         "instruct": action(partial(preferences.choose, "instructions"), text=text_field("value")),
         "instruct-book": action(reader.instruct, text=text_field("value")),
@@ -114,9 +137,12 @@ def of_answers(
         "retell-oldest": action(questions.retell_oldest),
         "start-fresh": action(questions.start_fresh),
         "not-now": action(questions.cancel),
-        "drop-queued": action(questions.drop),
+        "drop-queued": action(drop_queued),
         "summarize": action(questions.summarize),
         "suggest": action(questions.ask, question=text_field("text", NAME_CHARS)),
+        "ask-too": action(several.tick, book_id=text_field("id")),
+        "drop-books": action(several.drop),
+        "put-away-books": action(several.put_away),
         "regenerate": action(questions.regenerate),
         "ask-as": action(questions.ask_as, mode=text_field("value")),
         "stop": action(stop),

@@ -11,10 +11,10 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
+from app.desk.answer_snapshot import Snapshot, joined
 from app.desk.pacing import Pacer
 from app.errors import in_words
 from app.store.history import History
@@ -30,12 +30,11 @@ from core.events import (
     Prefill,
     Preparing,
     ReadingStep,
-    SourceSpan,
     Stats,
     SummaryDraft,
 )
+from core.request import Request
 from core.stats import AnswerStats
-from core.text.words import Message
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -44,100 +43,37 @@ COUNT_EVERY_S = 0.25  # the panel is drawn as often
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What is known of the answer at one moment. `phase`: starting | loading | preparing | prefill |
-    streaming | finished | failed.
+class Callbacks:
+    """What an answer tells while it is made, and asks of the engine. `done` is given an answer that was not
+    stopped; `ended` is called last, however it ended; `say` tells when an answer in the place of an earlier
+    one does not come to that. `model`: which one answers, asked when the answer is kept.
     """
 
-    phase: str = "starting"
-    loading: Loading | None = None
-    reading: ReadingStep | None = None
-    preparing: Preparing | None = None
-    prefill: Prefill | None = None
-    pieces: tuple[Piece, ...] = ()
-    looked: tuple[AttentionEvidence, ...] = ()  # where the model looked for these pieces
-    parts: tuple[tuple[str, str], ...] = ()  # (label, text) of the parts read before this one
-    standing: SummaryDraft | None = None  # of a summary that is told in the place of what stands there
-    stats: Stats | None = None
-    finished: Finished | None = None
-    error: str = ""
-    whole_s: float = 0.0  # how long it takes by what was known at its first part; 0: unknown
-    fatal: bool = False
-    stopping: bool = False
-
-    @property
-    def running(self) -> bool:
-        """Whether more is to come."""
-        return self.phase not in ("finished", "failed")
-
-    @property
-    def text(self) -> str:
-        """The answer so far."""
-        return "".join(piece.text for piece in self.pieces)
-
-    @property
-    def kept(self) -> tuple[Piece, ...]:
-        """What stays where the answer breaks off: what was told of the parts, and the text so far."""
-        told = "".join(f"## {label}\n\n{text}\n\n" for label, text in self.parts)
-        return _joined((Piece(told, ""),) if told else (), self.pieces)
-
-    @property
-    def telling(self) -> tuple[int, int]:
-        """Where in the text the sentence stands that is not complete, or not held to the book yet."""
-        if self.standing is None:
-            return (0, 0)
-        start, told = (sum(len(piece.text) for piece in some) for some in self._told())
-        return (start, start + told)
-
-    @property
-    def stands(self) -> tuple[SourceSpan, ...]:
-        """The places in the book of the sentences that stand, counted in the text."""
-        start, end = self.telling
-        return tuple(
-            replace(one, start=one.start + end - start, end=one.end + end - start)
-            if one.start >= start
-            else one
-            for one in (self.standing.stands if self.standing else ())
-        )
-
-    def _told(self) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-        return self.standing.before, self.standing.telling
+    changed: Callable[[], None]
+    stop: Callable[[], None] = lambda: None
+    say: Callable[[str, str], None] = lambda words, kind: None
+    done: Callable[[Finished], None] = lambda finished: None
+    ended: Callable[[], None] = lambda: None
+    model: Callable[[], str] = lambda: ""
 
 
 class AnswerJob:
-    """Runs one stream of events in its own thread and writes the answer to the history while it grows.
-
-    An answer `instead_of` an earlier one is written when it is complete; `say` tells when it does not come to
-    that and the earlier one stands. `done` is given an answer that was not stopped; `ended` is called last,
-    however it ended.
+    """Runs one stream of events in its own thread and writes the answer to the history while it grows. An
+    answer `instead_of` an earlier one is written when it is complete.
     """
 
     def __init__(
         self,
         events: Iterator[Event],
         history: History,
-        conversation_id: str,
+        asked: Request,
+        tell: Callbacks,
         *,
-        changed: Callable[[], None],
-        stop: Callable[[], None] = lambda: None,
-        say: Callable[[str, str], None] = lambda words, kind: None,
         instead_of: StoredTurn | None = None,
-        spoiler_limit: int | None = None,
-        instructions: str = "",
-        done: Callable[[Finished], None] = lambda finished: None,
-        ended: Callable[[], None] = lambda: None,
-        params: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.conversation_id, self.spoiler_limit, self._instructions = (
-            conversation_id,
-            spoiler_limit,
-            instructions,
-        )
-        self._params = dict(params or {})
-        self._events, self._history, self._clock = events, history, clock
-        self._changed, self._stop, self._say = changed, stop, say
-        self._done, self._ended = done, ended
+        self._events, self._history, self._asked = events, history, asked
+        self._tell, self._clock = tell, clock
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
         # of the answer, before what is being written now
@@ -147,10 +83,15 @@ class AnswerJob:
         # what of an earlier answer must not be lost
         self._stands = instead_of.text if instead_of else ""
         if instead_of is None:
-            self.turn = history.add(conversation_id, "assistant", "", state="writing")
+            self.turn = history.add(self.conversation_id, "assistant", "", state="writing")
         else:
             self.turn = instead_of.number
         self._thread = threading.Thread(target=self._run, name="answer", daemon=True)
+
+    @property
+    def conversation_id(self) -> str:
+        """Where the answer is kept."""
+        return self._asked.conversation_id
 
     @property
     def snapshot(self) -> Snapshot:
@@ -169,7 +110,7 @@ class AnswerJob:
     def stop(self) -> None:
         """Asks for the end; it comes with the next event at the latest."""
         self._set(stopping=True)
-        self._stop()
+        self._tell.stop()
 
     def join(self, timeout: float | None = None) -> bool:
         """Waits until the answer is complete and saved; False when it still runs after `timeout`."""
@@ -185,7 +126,7 @@ class AnswerJob:
                     self._end(Finished("user", "", Stats()))  # nothing was asked of the engine yet
                     break
                 if self._snapshot.stopping and isinstance(event, ReadingStep):
-                    self._stop()  # the engine has only now heard of the question
+                    self._tell.stop()  # the engine has only now heard of the question
             if self._snapshot.running:
                 self._end(Failed(_("The answer ended without a result. Please ask again.")))
         # the thread's boundary: without this the page would wait for ever
@@ -196,7 +137,7 @@ class AnswerJob:
                 "What was written so far is kept. Please ask again."
             )
             self._end(Failed(words))
-        self._ended()
+        self._tell.ended()
 
     def _take(self, event: Event) -> None:
         self._figures.take(event)
@@ -212,10 +153,10 @@ class AnswerJob:
             self._stand(event)
         elif isinstance(event, Delta) and self._snapshot.standing:
             now = self._snapshot.standing
-            self._stand(replace(now, telling=_joined(now.telling, event.pieces)), stats=self._counted())
+            self._stand(replace(now, telling=joined(now.telling, event.pieces)), stats=self._counted())
             self._save_sometimes()
         elif isinstance(event, Delta):
-            pieces = _joined(self._snapshot.pieces, event.pieces)
+            pieces = joined(self._snapshot.pieces, event.pieces)
             self._pacer.arrived(sum(len(piece.text) for piece in pieces))
             self._set(phase="streaming", pieces=pieces, stats=self._counted())
             self._save_sometimes()
@@ -262,7 +203,7 @@ class AnswerJob:
 
     def _set(self, **changes: object) -> None:
         self._snapshot = replace(self._snapshot, **changes)
-        self._changed()
+        self._tell.changed()
 
     def _save_sometimes(self) -> None:
         if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
@@ -280,10 +221,12 @@ class AnswerJob:
             said = {"error": event.message, "ways": list(event.ways), "stands": stands}
             self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)
             if self._stands:
-                self._say(_("{reason} The earlier answer is kept.").format(reason=event.message), "error")
+                self._tell.say(
+                    _("{reason} The earlier answer is kept.").format(reason=event.message), "error"
+                )
             self._set(phase="failed", error=event.message, fatal=event.fatal, parts=())
             return
-        pieces = _joined((), event.pieces or (Piece(event.text, ""),))
+        pieces = joined((), event.pieces or (Piece(event.text, ""),))
         self._save(
             event.text,
             pieces,
@@ -298,9 +241,9 @@ class AnswerJob:
             stands=[asdict(one) for one in event.stands],
         )
         if self._stands and event.reason == "user":
-            self._say(_("Stopped. The earlier answer is kept."), "info")
+            self._tell.say(_("Stopped. The earlier answer is kept."), "info")
         if event.reason != "user":
-            self._done(event)
+            self._tell.done(event)
         parts = now.parts if event.reason != "user" else ()  # they stand in the text then
         self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats, parts=parts)
 
@@ -309,8 +252,8 @@ class AnswerJob:
         if self._stands and state != "finished":
             return
         extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
-        extra["spoiler_limit"], extra["instructions"] = self.spoiler_limit, self._instructions
-        extra["params"] = self._params
+        extra["spoiler_limit"], extra["instructions"] = self._asked.spoiler_limit, self._asked.instructions
+        extra["params"], extra["model"] = dict(self._asked.params), self._tell.model()
         extra["looked"] = [asdict(one) for one in self._snapshot.looked]
         extra["parts"] = [list(part) for part in self._snapshot.parts]
         try:
@@ -324,19 +267,4 @@ class AnswerJob:
             )
         except sqlite3.Error as error:  # the turn tells so too, as long as it stands there
             said = _("The answer is shown, but it is not stored yet. {reason}")
-            self._say(said.format(reason=in_words(error)), "error")
-
-
-def _joined(old: tuple[Piece, ...], new: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """The pieces in a row, neighbours of the same level made one. What the program says stays apart."""
-    joined = list(old)
-    for piece in new:
-        if joined and joined[-1].level == piece.level and not _said(joined[-1], piece):
-            joined[-1] = Piece(joined[-1].text + piece.text, piece.level)
-        else:
-            joined.append(piece)
-    return tuple(joined)
-
-
-def _said(*pieces: Piece) -> bool:
-    return any(isinstance(piece.text, Message) for piece in pieces)
+            self._tell.say(said.format(reason=in_words(error)), "error")

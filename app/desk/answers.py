@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.desk.answer_job import AnswerJob
+from app.desk.answer_job import AnswerJob, Callbacks
 from app.desk.chapters import Chapters
 from app.desk.retelling import retold
 from app.desk.store import Store
@@ -90,20 +90,18 @@ class AnswerQueue:
             if left:
                 since = pairs[-len(ask.history)][0].number if ask.history else number
                 history.leave_out(talk, number, since)
-            return AnswerJob(
-                self._retold(ask, left, number, since) if retell else self._engine.ask(ask),
-                history,
-                talk,
-                changed=self._show,
-                stop=self._engine.stop,
-                say=self._store.say,
-                instead_of=instead_of,
-                spoiler_limit=ask.spoiler_limit,
-                instructions=ask.instructions,
-                done=lambda finished: self._chapters.keep(ask, finished),
-                ended=lambda: guarded(self._ended, self._store.say, None),
-                params=ask.params,
-            )
+            events = self._retold(ask, left, number, since) if retell else self._engine.ask(ask)
+            return AnswerJob(events, history, ask, self._callbacks(ask), instead_of=instead_of)
+
+    def _callbacks(self, ask: Request) -> Callbacks:
+        return Callbacks(
+            changed=self._show,
+            stop=self._engine.stop,
+            say=self._store.say,
+            done=lambda finished: self._chapters.keep(ask, finished, self._engine.model_name),
+            ended=lambda: guarded(self._ended, self._store.say, None),
+            model=lambda: self._engine.model_name,
+        )
 
     def _retold(self, ask: Request, left: Sequence[HistoryTurn], number: int, since: int) -> Iterator[Event]:
         def keep(told: str) -> None:

@@ -11,6 +11,7 @@ from app.desk.actions import Action, Dispatcher
 from app.desk.answers import AnswerQueue
 from app.desk.asides import Asides
 from app.desk.book_cards import BookEstimates
+from app.desk.book_folders import BookFolders
 from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.choices import Choices
@@ -19,6 +20,7 @@ from app.desk.context_usage import ContextUsage
 from app.desk.conversations import Conversations
 from app.desk.data_folder import DataFolder
 from app.desk.disk_usage import DiskUsage
+from app.desk.earlier_volumes import EarlierVolumes
 from app.desk.engine_settings import EngineSettings
 from app.desk.exports import ConversationImport, Exports
 from app.desk.import_queue import ImportQueue, Readers
@@ -29,6 +31,8 @@ from app.desk.questions import Questions
 from app.desk.reader import Reader
 from app.desk.requests import Requests
 from app.desk.search import ShelfSearch
+from app.desk.series import BookSeries
+from app.desk.several_books import SeveralBooks
 from app.desk.shelf import Shelf
 from app.desk.state import AppState
 from app.desk.store import Store
@@ -37,6 +41,7 @@ from app.desk.waiting import WaitingQuestions
 from app.errors import guarded
 from app.models.catalogue import Models
 from app.store.history import History
+from app.store.known_files import KnownFiles
 from app.store.library import Library
 from app.store.preferences import Preferences
 from core.config import Settings
@@ -73,20 +78,26 @@ class AppServices:
         self._hurry = threading.Event()
 
         self.reader = Reader(store, library)
-        self.names = BookNames(store, library, self.reader)
+        self.names = BookNames(store, library, self.reader, EarlierVolumes(library, history))
+        self.series = BookSeries(store, library, self.names)
         self.books = books = OpenBooks(store, library, history, reader=self.reader, names=self.names)
         self.asides = Asides(store, library, engine)
         self.waiting = WaitingQuestions(store, library, history)
         self.trash = Trash(store, library, history, engine=engine, books=books, waiting=self.waiting)
         self.shelf = Shelf(store, library, engine=engine, books=books, trash=self.trash)
-        self.imports = ImportQueue(store, self.shelf, readers, uploads=uploads, samples=samples)
+        known = KnownFiles()
+        self.imports = ImportQueue(store, self.shelf, readers, uploads=uploads, known=known, samples=samples)
+        self.folders = BookFolders(store, library, self.imports, preferences=preferences, known=known)
+        store.watch(self.folders.follow)
         self.conversations = Conversations(store, history, books)
         self.conversation_import = ConversationImport(store, library, history, books=books, uploads=uploads)
 
         self.chapters = Chapters(store, library)
         self.requests = Requests(store, library, preferences)
         self.answers = AnswerQueue(store, engine, history, self.chapters, ended=self._after_answer)
+        self.several = SeveralBooks(store, library, history, requests=self.requests, answers=self.answers)
         self.choices = Choices(store, preferences, self.reader)
+        others = OtherBooks(store, library)
         self.questions = Questions(
             store,
             engine,
@@ -95,10 +106,11 @@ class AppServices:
             answers=self.answers,
             history=history,
             waiting=self.waiting,
-            refuses=OtherBooks(store, library).refuses,
+            refuses=lambda asked: not self.several.chosen and others.refuses(asked),
+            also=self.several.ask,
             choose_reading=self.choices.reading,
         )
-        self.comparison = Comparison(store, engine, history, books, ended=self.questions.advance)
+        self.comparison = Comparison(store, engine, history, books, ended=self._advance)
         self.context_usage = ContextUsage(store, engine, books, self.requests)
         self.cards = BookEstimates(engine, store.tell, counted=library.count_tokens)
         self.search = ShelfSearch(store, library, history, self.chapters)
@@ -125,7 +137,9 @@ class AppServices:
                 trash=self.trash,
                 chapters=self.chapters,
                 questions=self.questions,
+                folders=self.folders,
                 names=self.names,
+                series=self.series,
                 asides=self.asides,
             ),
             **of_answers(
@@ -136,6 +150,7 @@ class AppServices:
                 reader=reader,
                 choices=self.choices,
                 preferences=preferences,
+                several=self.several,
             ),
             **of_conversations(self.conversations, books, self.trash, self.conversation_import),
             **of_models(self.models, self.model_choice),
@@ -168,6 +183,7 @@ class AppServices:
     def resume(self) -> None:
         """Puts the book that was opened last back on the desk, and says what is wrong with what was kept."""
         self.books.resume()
+        self.folders.follow()
         self.disk_usage.warn()
         waited = guarded(self.waiting.restore, self.store.say, None)
         warnings = [one for one in (self.history.warning, self.preferences.warning) if one]
@@ -177,11 +193,17 @@ class AppServices:
 
     def _after_answer(self) -> None:
         self.disk_usage.warn()
+        self._advance()
+
+    def _advance(self) -> None:
+        """Asks what waits: the person's question, then the other books."""
         self.questions.advance()
+        self.several.advance()
 
     def stop(self) -> None:
         """Ends the answer or the reading of a file as soon as possible; what is there stays."""
         self.imports.stop()
+        self.several.drop()
         self.comparison.stop()
         self.asides.stop()
         self.answers.stop()
@@ -192,6 +214,7 @@ class AppServices:
 
         `hurry` may come meanwhile, from another thread.
         """
+        self.folders.close()
         self.questions.close()
         self.stop()
         self.answers.join(STOP_WAIT_S)

@@ -108,7 +108,7 @@ class OpenBooks:
         if book_id != self._store.state.book_id:
             self.select(book_id)
         if book_id == self._store.state.book_id:
-            self._reader.show(offset, length)
+            self._reader.look_up(offset, length)
 
     def limit(self, chapter: int) -> None:
         """Nothing behind `chapter` is read or shown in this conversation from now on; 0: all of the book
@@ -121,6 +121,7 @@ class OpenBooks:
         if talk:
             self._history.limit(talk, spoiler_limit)
         self._store.update(spoiler_limit=spoiler_limit, **self._limited(spoiler_limit))
+        self._names.look_earlier()
 
     def choose_chapters(self, first: int | None = None, last: int | None = None) -> None:
         """Which chapters a summary is to be about; 0: from the beginning, to the end; None: as it is."""
@@ -143,6 +144,7 @@ class OpenBooks:
             spoiler_limit=spoiler_limit,
             **self._limited(spoiler_limit),
         )
+        self._names.look_earlier()
 
     def _limited(self, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that keep inside of a new limit."""

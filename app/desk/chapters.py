@@ -9,11 +9,12 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from app.desk.store import Store
-from app.store.library import Library
+from app.store.library import Library, SummaryOrigin
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.events import Finished
@@ -21,6 +22,7 @@ from core.evidence.occurrences import named_within
 from core.request import Request
 
 log = logging.getLogger(__name__)
+Kept = TypeVar("Kept")
 _HEADING = re.compile(r"^## .*$", re.MULTILINE)
 
 
@@ -48,9 +50,9 @@ class Chapters:
         """Ticks none any more: all are read."""
         self._store.update(selected_chapters=())
 
-    def keep(self, ask: Request, done: Finished) -> None:
-        """Keeps the summaries of chapters that an answer holds. They can be told again: what the disk does
-        not take is logged.
+    def keep(self, ask: Request, done: Finished, model: str = "") -> None:
+        """Keeps the summaries of chapters that an answer of this model holds. They can be told again: what
+        the disk does not take is logged.
         """
         if ask.book is None or ask.question is not None or ask.summary_length != "chapters":
             return
@@ -61,6 +63,8 @@ class Chapters:
                 self._outline(book, found)
                 kept = self._library.summaries(ask.book_id) | found
                 self._library.write_summaries(ask.book_id, kept)
+                origins = self._library.origins(ask.book_id) | _origins(book, done, model)
+                self._library.write_origins(ask.book_id, origins)
         except (OSError, KeyError):
             log.exception("summaries of chapters could not be kept")
 
@@ -76,28 +80,59 @@ class Chapters:
 
     def outlines(self, book: Document) -> dict[int, dict[str, list[str]]]:
         """Whom and which places a chapter names, by its number, where its summary is kept."""
-        kept = self._library.outlines(book.sha256)
-        keys = enumerate((_key(book, one) for one in book_chapters(book)), 1) if kept else ()
-        return {number: kept[key] for number, key in keys if key in kept}
+        return _by_number(book, self._library.outlines(book.sha256))
 
     def summaries(self, book: Document) -> dict[int, str]:
         """The kept summaries of the book's chapters, by number; of a limited book those before the limit."""
-        kept = self._library.summaries(book.sha256)
-        keys = enumerate((_key(book, one) for one in book_chapters(book)), 1) if kept else ()
-        return {number: kept[key] for number, key in keys if key in kept}
+        return _by_number(book, self._library.summaries(book.sha256))
+
+    def origins(self, book: Document) -> dict[int, SummaryOrigin]:
+        """Where the kept summaries come from, by the chapters' numbers, as far as that was kept."""
+        return _by_number(book, self._library.origins(book.sha256))
 
 
 def told_by_chapter(book: Document, done: Finished) -> dict[str, str]:
     """The chapters' summaries in an answer that tells them under headings, each under the key of the chapter
     that its sentences stand on.
     """
-    chapters, found = book_chapters(book), {}
+    told = _told_sections(book, done)
+    return {_key(book, chapter): done.text[start:end].strip() for chapter, start, end in told}
+
+
+def _origins(book: Document, done: Finished, model: str) -> dict[str, SummaryOrigin]:
+    """Where the same summaries come from."""
+    found = {}
+    for chapter, start, end in _told_sections(book, done):
+        begin = start + len(done.text[start:end]) - len(done.text[start:end].lstrip())
+        moved = [
+            replace(
+                one,
+                start=one.start - begin,
+                end=one.end - begin,
+                book_start=one.book_start - chapter.start,
+                book_end=one.book_end - chapter.start,
+            )
+            for one in done.stands
+            if begin <= one.start < end
+        ]
+        found[_key(book, chapter)] = SummaryOrigin(model, tuple(moved))
+    return found
+
+
+def _told_sections(book: Document, done: Finished) -> Iterator[tuple[Section, int, int]]:
+    """The chapters that an answer tells, each with where in its text."""
+    chapters = book_chapters(book)
     for start, end in _sections(done.text):
         inside = [one for one in done.stands if start <= one.start < end]
         for one in chapters:
             if inside and one.start <= inside[0].book_start < one.end:
-                found[_key(book, one)] = done.text[start:end].strip()
-    return found
+                yield one, start, end
+
+
+def _by_number(book: Document, kept: Mapping[str, Kept]) -> dict[int, Kept]:
+    """What is kept under the keys of the book's chapters, by the chapters' numbers."""
+    keys = enumerate((_key(book, one) for one in book_chapters(book)), 1) if kept else ()
+    return {number: kept[key] for number, key in keys if key in kept}
 
 
 def _sections(text: str) -> Iterator[tuple[int, int]]:

@@ -17,6 +17,7 @@ from app.desk.values import ComparisonRun
 from app.errors import guarded
 from app.store.history import History
 from app.store.turns import StoredTurn, answered_limit, asked_again, exchanges, turn_instructions, within
+from core.config import PLAIN_MODES
 from core.errors import UserError
 from core.events import Delta, Failed, Finished
 from core.request import Request
@@ -35,7 +36,7 @@ def comparable(turns: list[StoredTurn]) -> tuple[StoredTurn | None, str]:
     """
     last = turns[-1] if len(turns) > 1 else None
     stats = last.extra.get("stats") or {} if last is not None else {}
-    if last is None or not stats.get("new_tokens") or stats.get("mode") == "autoregressive":
+    if last is None or not stats.get("new_tokens") or stats.get("mode") in PLAIN_MODES:
         return None, ""
     if last.state != "finished":
         return None, _("An answer that was stopped is not compared with plain decoding: it has no end.")

@@ -2,68 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import date
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from app.desk.books import OpenBooks
 from app.desk.chapters import Chapters
 from app.desk.import_queue import uploaded
-from app.desk.reader import Reader, as_known
+from app.desk.reader import Reader
 from app.desk.store import Store
-from app.render.export import as_html, as_json, as_markdown, brought, summaries_as
+from app.render.conversation_json import as_json, brought
+from app.render.export import ConversationFile, as_html, as_markdown
+from app.render.flash_cards import as_tsv, cards_of_answers, cards_of_notes
 from app.render.markdown import Citation
+from app.render.notes_file import notes_as, quotations
+from app.render.origin import models_of, origin
+from app.render.summary_book import as_epub
+from app.render.summary_files import SummaryFile, summaries_html, summaries_json, summaries_markdown
+from app.render.vault import file_name, properties, short_title
 from app.store.history import History
-from app.store.library import Library
-from app.store.turns import StoredTurn
+from app.store.library import Library, SummaryOrigin
+from app.store.turns import StoredTurn, displayed_text
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.errors import UserError
 from core.text.words import translated as _
 
 Cite = Callable[[StoredTurn, StoredTurn | None, Document], Sequence[Citation]]
+Cited = Mapping[int, Sequence[Citation]]
+
+
+def _nothing(_turn: StoredTurn, _question: StoredTurn | None, _book: Document) -> tuple[Citation, ...]:
+    return ()
+
+
+class ExportedFile(NamedTuple):
+    """A file for a browser to keep."""
+
+    name: str
+    content: str | bytes
 
 
 class Exports:
-    """Writes what belongs to the open book as (file name, content); `form`: md, html or json."""
+    """Writes what belongs to the open book as files. `form`: md, html, json, tsv (cards for Anki) or epub.
+
+    `cite`: the marks of an answer to a question. They become footnotes, and in an e-book links.
+    """
 
     def __init__(
-        self, store: Store, history: History, *, books: OpenBooks, reader: Reader, chapters: Chapters
+        self,
+        store: Store,
+        history: History,
+        *,
+        books: OpenBooks,
+        reader: Reader,
+        chapters: Chapters,
+        today: Callable[[], date] = date.today,
     ) -> None:
-        self._store, self._history = store, history
+        self._store, self._history, self._today = store, history, today
         self._books, self._reader, self._chapters = books, reader, chapters
 
-    def conversation(self, form: str = "md", cite: Cite = lambda turn, question, book: ()) -> tuple[str, str]:
-        """The open conversation, with the book's bookmarks and notes. `cite`: the marks of an answer to a
-        question, which become footnotes in Markdown and HTML.
+    def conversation(self, form: str = "md", cite: Cite = _nothing) -> ExportedFile:
+        """The open conversation, with the book's bookmarks and notes; as tsv its answers and the notes as
+        cards, as epub its summaries. Raises UserError where there is nothing of the kind.
         """
         book, turns = self._books.current, self._books.turns
         title = book.title if book else _("Conversation")
-        name = f"{title[:80]}.{form}"
-        pairs = zip([None, *turns], turns, strict=False)
-        cited = {turn.number: cite(turn, question, book) for question, turn in pairs if book}
-        if form == "md":
-            parts = (as_markdown(title, turns, cited), self._reader.markdown())
-            return name, "\n\n".join(part for part in parts if part)
-        told = self._history.title(self._store.state.conversation_id) or title
-        notes = self._reader.noted()
-        if form == "html":
-            return name, as_html(book, told, turns, notes, cited)
-        return name, as_json(book, told, turns, notes)
+        named = self._history.title(self._store.state.conversation_id) or title
+        cited, notes = self._cited(turns, cite), self._reader.noted()
+        made = origin(book, models_of(turns), self._today())
+        if form == "epub":
+            return self._told_in(turns, cited)
+        if form == "tsv":
+            cards = cards_of_answers(turns, cited, lambda one: origin(book, models_of([one]), self._today()))
+            cards += cards_of_notes(notes, origin(book, (), self._today()))
+            if not cards:
+                raise UserError(_("There is no card yet: ask a question, or write a note to a bookmark."))
+            return self._file(short_title(title), form, as_tsv(book, cards), book)
+        talk = ConversationFile(book, title if form == "md" else named, turns, notes, cited, made)
+        write = {"md": as_markdown, "html": as_html, "json": as_json}[form]
+        return self._file(short_title(title), form, write(talk), book, models_of(turns))
 
-    def summaries(self, form: str) -> tuple[str, str]:
+    def notes(self, form: str, cite: Cite = _nothing) -> ExportedFile:
+        """Bookmarks and notes of the open book, and what the conversation's answers quote of it; as tsv cards
+        of the bookmarks. Raises UserError where there is nothing of the kind.
+        """
+        book, notes, turns = self._books.current, self._reader.noted(), self._books.turns
+        quoted = quotations(book, turns, self._cited(turns, cite)) if book and form != "tsv" else []
+        if book is None or not (notes or quoted):
+            raise UserError(_("There is no bookmark yet: select words in the book, then “Bookmark”."))
+        models = models_of(turns) if quoted else []
+        made = origin(book, models, self._today())
+        name = _("{title}, notes").format(title=short_title(book.title))
+        return self._file(name, form, notes_as(form, book, notes, quoted, made), book, models)
+
+    def summaries(self, form: str, cite: Cite = _nothing) -> ExportedFile:
         """All kept summaries of the open book. None that lies behind the conversation's limit. Raises
         UserError where there is none that can be read.
         """
-        whole = self._books.current
-        book = as_known(whole, self._store.state.spoiler_limit) if whole else None
+        book = self._books.known
         told = sorted(self._chapters.summaries(book).items()) if book else []
         if not told:
             words = _("No summary of this book can be read. See that the data folder is there, then retry.")
             raise UserError(words)
-        chapters = book_chapters(book)
-        titled = [(chapters[number - 1].title, text) for number, text in told]
-        name = _("{title}, summaries").format(title=book.title[:80])
-        return f"{name}.{form}", summaries_as(form, book, titled)
+        chapters, origins = book_chapters(book), self._chapters.origins(book)
+        turns, cited = [], {}
+        for number, text in told:
+            chapter, made = chapters[number - 1], origins.get(number, SummaryOrigin())
+            question, answer = _exchange(number, text, made, chapter.start, self._store.state.spoiler_limit)
+            turns.append((chapter.title, answer))
+            cited[number] = cite(answer, question, self._books.current)
+        return self._summaries(form, book, turns, cited)
+
+    def _told_in(self, turns: Sequence[StoredTurn], cited: Cited) -> ExportedFile:
+        """The summaries of the conversation as an e-book."""
+        book = self._books.current
+        told = [
+            (displayed_text(question), answer)
+            for question, answer in pairwise(turns)
+            if question.extra.get("summary") and answer.role == "assistant" and answer.text
+        ]
+        if book is None or not told:
+            raise UserError(_("There is no summary in this conversation yet: press “Summarise” first."))
+        return self._summaries("epub", book, told, cited)
+
+    def _summaries(
+        self, form: str, book: Document, told: Sequence[tuple[str, StoredTurn]], cited: Cited
+    ) -> ExportedFile:
+        models = models_of(turn for _title, turn in told)
+        made = origin(book, models, self._today())
+        title = _("{title}, summaries").format(title=short_title(book.title))
+        file = SummaryFile(book, title, told, cited, made)
+        write = {"md": summaries_markdown, "html": summaries_html, "json": summaries_json, "epub": as_epub}[
+            form
+        ]
+        return self._file(title, form, write(file), book, models)
+
+    def _file(
+        self, title: str, form: str, content: str | bytes, book: Document | None, models: Sequence[str] = ()
+    ) -> ExportedFile:
+        head = properties(book, models, self._today()) if form == "md" else ""
+        return ExportedFile(file_name(title, form), head + content if head else content)
+
+    def _cited(self, turns: Sequence[StoredTurn], cite: Cite) -> Cited:
+        """The marks of these answers by their numbers."""
+        book = self._books.current
+        pairs = zip([None, *turns], turns, strict=False)
+        return {turn.number: cite(turn, question, book) for question, turn in pairs if book}
+
+
+def _exchange(
+    number: int, text: str, made: SummaryOrigin, start: int, spoiler_limit: int | None
+) -> tuple[StoredTurn, StoredTurn]:
+    """A summary of the chapter that begins at `start`, as the question and the answer that it was."""
+    stands = [asdict(one) for one in made.stands_from(start)]
+    extra = {"level_pieces": [[text, ""]], "model": made.model, "stands": stands}
+    extra["spoiler_limit"] = spoiler_limit
+    question = StoredTurn(number, "user", "", "finished", {"summary": True, "chapters": [number, number]})
+    return question, StoredTurn(number, "assistant", text, "finished", extra)
 
 
 class ConversationImport:

@@ -22,6 +22,7 @@ from app.desk.store import Store
 from app.desk.values import ImportedFile, Notice
 from app.errors import in_words, is_full
 from app.models.progress import StageEstimate
+from app.store.known_files import KnownFiles
 from core.documents.document import Document
 from core.documents.pdf.ocr import how_to
 from core.errors import PasswordNeeded, ScannedPages, UserError
@@ -49,9 +50,16 @@ class ImportQueue:
     """
 
     def __init__(
-        self, store: Store, shelf: Shelf, readers: Readers, *, uploads: Path, samples: tuple[Path, ...] = ()
+        self,
+        store: Store,
+        shelf: Shelf,
+        readers: Readers,
+        *,
+        uploads: Path,
+        known: KnownFiles,
+        samples: tuple[Path, ...] = (),
     ) -> None:
-        self.samples = samples
+        self.samples, self._known = samples, known
         self._store, self._shelf, self._readers, self._uploads = store, shelf, readers, uploads
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
@@ -281,6 +289,7 @@ class ImportQueue:
             told = self._store.state.notice if self._told_of else None  # of the files before: not read yet
             book = _named(document, opening.name, opening.title)
             self._shelf.put(book, cover=cover.result(), again=opening.ocr)
+            self._known.note_import(opening.name, opening.path, book.sha256)
             self._store.update(lambda now: replace(now, notice=now.notice or told))
         if not document.pictures:
             return None

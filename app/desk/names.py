@@ -10,9 +10,12 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from app.desk.earlier_volumes import EarlierVolumes
 from app.desk.reader import Reader, as_known, read_up_to
+from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import NamesPanel
+from app.errors import guarded
 from app.store.library import Library
 from core.documents.document import Document
 from core.evidence.occurrences import KINDS, Occurrence, occurrences
@@ -23,8 +26,8 @@ _KEPT = 4  # places that need not be looked through again
 class BookNames:
     """The panel beside the open book. Thread-safe."""
 
-    def __init__(self, store: Store, library: Library, reader: Reader) -> None:
-        self._store, self._library, self._reader = store, library, reader
+    def __init__(self, store: Store, library: Library, reader: Reader, earlier: EarlierVolumes) -> None:
+        self._store, self._library, self._reader, self._earlier = store, library, reader, earlier
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, int, int], tuple[Occurrence, ...]] = {}
 
@@ -48,12 +51,13 @@ class BookNames:
     def show(self, kind: str) -> None:
         """Lists one of core.evidence.occurrences.KINDS."""
         if kind in KINDS:
-            self._change(kind=kind, chosen="", every=False)
+            self._change(kind=kind, chosen="", earlier=(), every=False)
 
     def choose(self, name: str) -> None:
         """Shows the mentions of one, or no longer."""
         chosen = "" if self._store.state.names.chosen == name else name
-        self._change(chosen=chosen, unfolded=-1)
+        self._change(chosen=chosen, earlier=(), unfolded=-1)
+        self._show_earlier()
 
     def unfold(self, chapter: int) -> None:
         """Shows all mentions in the chapter that begins there."""
@@ -62,6 +66,42 @@ class BookNames:
     def every(self) -> None:
         """Lists also those that are named once."""
         self._change(every=True)
+
+    def look_earlier(self) -> None:
+        """Finds which of the names that are shown the volumes before the open book have, too."""
+        now = self._store.state
+        if now.names.open and now.names.found:
+            book_id, found = now.book_id, now.names.found
+            if not self._earlier.of(book_id):
+                self._change(known_before=frozenset(), earlier=())
+                return
+            self._change(known_before=None)
+            given = (book_id, found)
+            threading.Thread(target=self._know, args=given, name="earlier volumes", daemon=True).start()
+
+    def _know(self, book_id: str, found: tuple[Occurrence, ...]) -> None:
+        known = guarded(lambda: self._earlier.known_names(book_id, found), self._store.say, frozenset[str]())
+
+        def with_them(now: AppState) -> AppState:
+            same = now.book_id == book_id and now.names.found is found
+            return replace(now, names=replace(now.names, known_before=known)) if same else now
+
+        self._store.update(with_them)
+        self._show_earlier()
+
+    def _show_earlier(self) -> None:
+        """Shows where earlier volumes name the one that is chosen."""
+        state, now = self._store.state, self._store.state.names
+        one = next((one for one in now.found or () if (one.kind, one.name) == (now.kind, now.chosen)), None)
+        if one and now.known_before and one.name in now.known_before:
+            earlier = self._earlier.mentions(state.book_id, one)
+            self._store.update(
+                lambda later: (
+                    replace(later, names=replace(later.names, earlier=earlier))
+                    if (later.names.found, later.names.chosen) == (now.found, now.chosen)
+                    else later
+                )
+            )
 
     def limited(self, spoiler_limit: int | None) -> dict[str, NamesPanel]:
         """The field of the state that keeps inside of a new limit: further on there is more, and behind it
@@ -93,6 +133,7 @@ class BookNames:
         self._store.update(
             lambda now: replace(now, names=replace(waiting, found=found)) if now.names is waiting else now
         )
+        self.look_earlier()
 
     def _found(self, book: Document, end: int) -> tuple[Occurrence, ...]:
         """What occurs in its chapters up to `end`."""

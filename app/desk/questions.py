@@ -37,7 +37,7 @@ RECAP_WORDS = 60  # that must have been read
 
 class Questions:
     """Asks what the person asks. `refuses(question)` says why one is not asked, if that is so;
-    `choose_reading` has the open book read in another way.
+    `also(question)` puts it to other books, too; `choose_reading` has the open book read in another way.
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class Questions:
         history: History,
         waiting: WaitingQuestions,
         refuses: Callable[[str], bool],
+        also: Callable[[str], None],
         choose_reading: Callable[[str], None],
     ) -> None:
         self._store, self._engine, self._books, self._history = store, engine, books, history
-        self._requests, self._answers, self._refuses = requests, answers, refuses
+        self._requests, self._answers, self._refuses, self._also = requests, answers, refuses, also
         self._choose_reading, self._waiting = choose_reading, waiting
 
     def ask(self, question: str) -> bool:
@@ -64,7 +65,10 @@ class Questions:
         question = question.strip()
         if not question or self._is_down() or self._refuses(question):
             return False
-        return self._send(question)
+        asked = self._send(question)
+        if asked:
+            self._also(question)
+        return asked
 
     def summarize(self) -> None:
         """Asks for a summary of the open book as the page says."""
@@ -141,18 +145,18 @@ class Questions:
             return
         try:
             self._ask_queued(queued)
-        except (
-            Exception
-        ) as error:  # nobody waits for this call: what it could not do is to be read on the page
-            self._store.update(queued=None)
+        except Exception as error:  # nobody waits for this call: what it could not do is said on the page
             words = _("“{question}” could not be asked. {reason}")
             self._store.say(words.format(question=wording(queued), reason=in_words(error)))
+            self._store.update(queued=None)
         self._waiting.keep()
 
-    def drop(self) -> None:
-        """The question that waits is not asked."""
+    def drop(self) -> str:
+        """The question that waits is not asked; what it was, "" for a summary or none."""
+        dropped = self._store.state.queued
         self._store.update(queued=None)
         self._waiting.keep()
+        return dropped.question or "" if dropped else ""
 
     def cancel(self) -> None:
         """The question is not asked."""

@@ -23,6 +23,7 @@ from core.text.words import translated as _
 
 _GAP = re.compile(r"\n\s*\n")
 WANTED_CHARS = 200
+BACK_CHARS = 1500  # who stands so near to a place is there
 _REACH_CHARS = 40_000  # how far behind its paragraph a selected passage is looked for
 
 
@@ -52,17 +53,46 @@ class Reader:
 
     def show(self, offset: int, length: int = 0) -> None:
         """Goes to a place, and marks `length` characters there."""
+        self._go(offset, length, self._store.state.notebook.came_from)
+
+    def look_up(self, offset: int, length: int) -> None:
+        """Goes to a place that is looked up, where `length` characters are marked. Where the person read
+        before stays known until they are back, from however many places.
+        """
+        notebook = self._store.state.notebook
+        came_from = notebook.position if notebook.came_from is None and length else notebook.came_from
+        self._go(offset, length, came_from)
+
+    def back(self) -> None:
+        """Goes to where the person read before places were looked up."""
+        at = way_back(self._known(), self._store.state.notebook)
+        if at is not None:
+            self._go(at, 0, None)
+
+    def stay(self) -> None:
+        """The person reads on from the place that was looked up."""
+        if book := self._known():
+            self._write(book, replace(self._store.state.notebook, came_from=None))
+
+    def stand(self, offset: int) -> None:
+        """The person reads on from here; nothing is shown anew."""
+        book = self._known()
+        if book and 0 <= offset < len(book.text):
+            self._stand(book, offset, self._store.state.notebook.came_from)
+
+    def _go(self, offset: int, length: int, came_from: int | None) -> None:
         book = self._known()
         if book and 0 <= offset < max(1, len(book.text)):
             length = max(0, min(length, len(book.text) - offset))
             self._store.update(passage=ShownPassage(offset, length))  # also where it cannot be kept
-            self.stand(offset)
+            self._stand(book, offset, came_from)
 
-    def stand(self, offset: int) -> None:
-        """The person reads on from here; nothing is shown anew."""
-        book, notebook = self._known(), self._store.state.notebook
-        if book and 0 <= offset < len(book.text) and offset != notebook.position:
-            self._write(book, replace(notebook, position=offset))
+    def _stand(self, book: Document, offset: int, came_from: int | None) -> None:
+        if came_from is not None and abs(offset - came_from) < BACK_CHARS:
+            came_from = None
+        now = replace(self._store.state.notebook, position=offset, came_from=came_from)
+        if now != self._store.state.notebook:
+            self._write(book, now)
 
     def turn(self, step: int) -> None:
         """Goes to the beginning of a chapter: the next with 1, the one before with -1. At an end nothing
@@ -145,11 +175,6 @@ class Reader:
         shown = self.bookmarks if book else ()
         return [(one.words, lost if one.lost else where(book, one.offset), one.note) for one in shown]
 
-    def markdown(self) -> str:
-        """Bookmarks and notes for an export; empty without any."""
-        parts = [_noted(*one) for one in self.noted()]
-        return "\n\n".join(["## " + _("Bookmarks and notes"), *parts]) if parts else ""
-
     def _known(self) -> Document | None:
         state = self._store.state
         return as_known(book, state.spoiler_limit) if (book := self._library.find(state.book_id)) else None
@@ -170,6 +195,12 @@ class Reader:
 def shown_bookmarks(book: Document | None, notebook: Notebook) -> tuple[Bookmark, ...]:
     """The bookmarks in what may be read of a book."""
     return tuple(one for one in notebook.bookmarks if book and one.offset < len(book.text))
+
+
+def way_back(book: Document | None, notebook: Notebook) -> int | None:
+    """Where in what may be read the person read before a place was looked up; None: they are there."""
+    at = notebook.came_from
+    return at if book and at is not None and at < len(book.text) else None
 
 
 def _inside(book: Document, passage: ShownPassage) -> ShownPassage:
@@ -212,11 +243,6 @@ def where(book: Document, offset: int) -> str:
     """A place for people: chapter, and page where the book has pages."""
     title, page = book.section_at(offset).title, book.page_at(offset)
     return _("{chapter}, p. {page}").format(chapter=title, page=page) if page else title
-
-
-def _noted(words: str, place: str, note: str) -> str:
-    quoted = "\n".join(f"> {line}" for line in words.splitlines())
-    return "\n\n".join(part for part in (quoted, f"({place})", note) if part)
 
 
 def place_of_words(text: str, start: int, words: str) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ from app.desk.reader import as_known, where
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookPlaces, TextSearch
+from app.store.folder_scan import FoundFile
 from app.store.fulltext import FoundTurn
 from app.store.history import History
 from app.store.library import BookEntry, Library
@@ -26,6 +28,7 @@ from core.documents.finding import Finder
 WANTED_CHARS = 200
 AROUND_CHARS = 70  # on each side of what was found
 SHOWN_PLACES = 5  # of a book
+SHOWN_FILES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,15 @@ class FoundText:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What was found: books by title or author, and what was said, by the book it is about. `texts`: books
-    whose text holds the words, in how many places, and the first of these. `withheld`: what lies behind its
-    book's spoiler limit. `unread`: texts that are still to be looked through.
+    """What was found: books by title or author, `files` of the person's folders likewise, and what was said,
+    by the book it is about. `texts`: books whose text holds the words, in how many places, and the first of
+    these. `withheld`: what lies behind its book's spoiler limit. `unread`: texts that are still to be looked
+    through.
     """
 
     wanted: str = ""
     books: tuple[BookEntry, ...] = ()
+    files: tuple[FoundFile, ...] = ()
     said: tuple[tuple[BookEntry, tuple[FoundText, ...]], ...] = ()
     withheld: int = 0
     texts: tuple[tuple[BookEntry, int, tuple[FoundText, ...]], ...] = ()
@@ -143,7 +148,15 @@ class ShelfSearch:
             found[entry] = (*(_heard(one, wanted) for one in shown), *written)
             withheld += len(said) - len(shown) + behind
         said = tuple((entry, heard) for entry, heard in found.items() if heard)
-        return Results(wanted, books, said, withheld)
+        return Results(wanted, books, self._files(wanted), said, withheld)
+
+    def _files(self, wanted: str) -> tuple[FoundFile, ...]:
+        """The first files of the folders whose title and author hold the words."""
+        files = self._store.state.folder_books.files
+        text = "\n".join(f"{one.title} {one.author}".replace("\n", " ") for one in files)
+        ends = [match.start() for match in re.finditer("\n", text)]
+        lines = (bisect_left(ends, start) for start, _end in Finder(text).find(wanted).places)
+        return tuple(files[line] for line in list(dict.fromkeys(lines))[:SHOWN_FILES])
 
     def _limit(self, book_id: str) -> int | None:
         """How far the book may be read: as it is open, else as it would open."""

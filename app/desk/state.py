@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.values import (
     AnswerPlace,
     Aside,
+    BookAnswer,
     BookSearch,
     ComparisonRun,
     ContextOverflow,
     DiskShortage,
+    FolderBooks,
     FolderMove,
     ImportedFile,
     NamesPanel,
@@ -51,8 +53,12 @@ class AppState:
     queued: Request | None = None
     overflow: ContextOverflow | None = None
     comparing: ComparisonRun | None = None
+    # the books that are asked too, and what they answered
+    asked_too: tuple[str, ...] = ()
+    book_answers: tuple[BookAnswer, ...] = ()
     # files, folders and models
     opening: ImportedFile | None = None
+    folder_books: FolderBooks = FolderBooks()
     shelf_search: str = ""  # what is looked for on the whole shelf
     text_search: TextSearch = TextSearch()  # and in the texts of its books
     kept: ReadingsUsage | None = None

@@ -163,7 +163,7 @@ class Trash:
 
 def _without(state: AppState, name: str) -> AppState:
     """Without the questions that wait in the conversation of this id, or about the book, and without the
-    answer that was made there.
+    answers that were made there.
     """
     asked, crowded, place = state.queued, state.overflow, state.answer_place
     waits = asked is not None and name not in (asked.book_id, asked.conversation_id)
@@ -174,4 +174,7 @@ def _without(state: AppState, name: str) -> AppState:
         queued=asked if waits else None,
         overflow=crowded if is_crowded else None,
         answer=state.answer if stands else None,
+        book_answers=tuple(
+            one for one in state.book_answers if name not in (one.book_id, one.conversation_id)
+        ),
     )

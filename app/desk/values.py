@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.store.folder_scan import FoundFile
 from app.store.relocation import Relocation
 from app.store.turns import StoredTurn, wording
 from core.conversation.asides import AsideSentence
@@ -88,10 +89,30 @@ class BookSearch:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierMention:
+    """Whom or what an earlier volume names, as the open book does: as what, how often, the sentence that
+    introduces it, and where that and the first mention are, (offset, length). `spoiler_limit`: the chapter up
+    to which the volume counts.
+    """
+
+    book_id: str
+    title: str
+    name: str
+    times: int
+    sentence: str
+    span: tuple[int, int]
+    place: str
+    first: tuple[int, int]
+    first_place: str
+    spoiler_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NamesPanel:
     """Who and what occurs in the open book before `end`. `found`: None while the text is looked through;
     `kind`: what is listed, `every`: those that are named once, too; `chosen`: by name, whose mentions are
-    shown; `unfolded`: where the chapter begins of which all are.
+    shown; `unfolded`: where the chapter begins of which all are. `known_before`: the names that earlier
+    volumes have, None while these are looked through; `earlier`: where they have the chosen one.
     """
 
     open: bool = False
@@ -101,6 +122,8 @@ class NamesPanel:
     every: bool = False
     chosen: str = ""
     unfolded: int = -1
+    known_before: frozenset[str] | None = frozenset()
+    earlier: tuple[EarlierMention, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +224,33 @@ class DiskShortage:
     free_bytes: int
     readings_bytes: int
     models: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BookAnswer:
+    """What another book than the open one answers to the same question. `state`: waiting | writing | finished
+    | failed; `text`: the answer, or why there is none; `places`: (offset, length, where) that it leads to.
+    """
+
+    book_id: str
+    title: str
+    conversation_id: str
+    question: str
+    state: str = "waiting"
+    text: str = ""
+    places: tuple[tuple[int, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderBooks:
+    """What is new in the person's folders of books. `put_away`: files that are there and no longer offered;
+    `unreachable`: (folder, why); `cut`: there is more than is looked through.
+    """
+
+    files: tuple[FoundFile, ...] = ()
+    put_away: int = 0
+    unreachable: tuple[tuple[str, str], ...] = ()
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

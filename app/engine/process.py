@@ -15,7 +15,7 @@ from core import paths
 from core.model.store.model_folder import changed_since
 from core.paths import ROOT
 from core.text.words import translated as _
-from core.wire import CARD_LOST, from_line, to_line
+from core.wire import CARD_LOST, RANK_LOST, from_line, to_line
 
 _CLOSE_WAIT_S = 5.0
 _LOG_BYTES = 4 << 20
@@ -116,6 +116,13 @@ def why_ended(how: str, mapped_files: Mapping[str, int]) -> str:
             "conversation is lost: ask again. If it happens again, update the NVIDIA driver and run "
             "`launcher.py doctor --gpu`."
         )
+    if how == f"exit code {RANK_LOST}":
+        said = _(
+            "One of the processes that compute the model on several graphics cards ended, and the engine "
+            "with it, which starts again by itself. Nothing of the conversation is lost: ask again. If it "
+            "happens again, name one card in devices; the reason is in {log}."
+        )
+        return said.format(log=log_path())
     said = _(
         "The engine stopped unexpectedly ({how}) and starts again by itself. Nothing of the conversation is "
         "lost: ask again."

@@ -1,232 +1,127 @@
-"""A conversation as a file of its own: HTML to read, JSON to take to another computer and bring in again.
-
-What is brought in may come from anybody: every value is checked, and what the engine would believe unseen
-(token ids, levels, places in the book) is not taken.
-"""
+"""A conversation as a file of its own: Markdown, or a page of HTML, to read elsewhere."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from app.render.footnotes import Footnotes
 from app.render.markdown import Citation, blocks
+from app.render.origin import incomplete
 from app.render.templating import render
 from app.store.turns import StoredTurn, displayed_text
-from core.config import LENGTHS, READING_MODES
 from core.documents.document import Document
-from core.errors import UserError
-from core.request import MOST_INSTRUCTIONS
-from core.text.renamed import renamed
 from core.text.words import listed_texts
 from core.text.words import translated as _
 
-FORMAT = "triforce-chat conversation"
-VERSION = 1
-MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
 Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
-# what reading another form ends in; OverflowError: 1e999 as a number of a chapter
-_NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
-STATES = ("finished", "stopped", "failed")
-_SIGN = "\ufdd0"  # around a footnote's number until the text is HTML; no character of any text
+# a footnote's number until the text is HTML; \ufdd0 is no character of any text
+SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedConversation:
-    """A conversation out of a file: (role, text, state, extra) of each turn, in order."""
-
-    book_id: str
-    book_title: str
-    title: str
-    turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
-
-
-def as_json(
-    book: Document | None, title: str, turns: Sequence[StoredTurn], notes: Sequence[Noted] = ()
-) -> str:
-    """The conversation with the choices around its questions, and the book's bookmarks and notes."""
-    known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
-    written = [
-        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
-        for one in turns
-        if one.state != "writing"
-    ]
-    whole = {"format": FORMAT, "version": VERSION, "book": known, "title": title, "turns": written}
-    whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in notes]
-    return json.dumps(whole, ensure_ascii=False, indent=1)
-
-
-def as_markdown(
-    title: str, turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]] | None = None
-) -> str:
-    """A page of Markdown under that title. `cited`: the marks of the answers by their turns' numbers, which
-    become footnotes with chapter and page.
+class ConversationFile:
+    """What is written of a conversation. `notes`: the book's bookmarks with their notes; `cited`: the marks
+    of the answers by their turns' numbers, which become footnotes with chapter and page; `made`: where it
+    comes from (app.render.origin).
     """
-    lines, footnotes = [f"# {' '.join(title.split())}", ""], Footnotes(cited, "[^{}]".format)
-    for turn in turns:
+
+    book: Document | None
+    title: str
+    turns: Sequence[StoredTurn]
+    notes: Sequence[Noted] = ()
+    cited: Mapping[int, Sequence[Citation]] | None = None
+    made: str = ""
+
+
+def as_markdown(talk: ConversationFile) -> str:
+    """A page of Markdown."""
+    lines, footnotes = [f"# {' '.join(talk.title.split())}", ""], Footnotes(talk.cited, "[^{}]".format)
+    for turn in talk.turns:
         text = footnotes.text_of(turn)
         lines += [f"## {text}" if turn.role == "user" else text, ""]
-        if turn.role == "user" and turn.extra.get("instructions"):
-            with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
-            lines += [f"*{' '.join(with_these.split())}*", ""]
-        if turn.extra.get("sources"):
-            read = _("Read for this answer: {sources}").format(
-                sources=listed_texts(turn.extra["sources"], "; ")
-            )
-            lines += [f"*{read}*", ""]
+        lines += [part for said in _beside(turn) for part in (f"*{said}*", "")]
     lines += [f"[^{number}]: {where}" for number, where in footnotes.places]
-    return "\n".join(lines)
+    notes = notes_markdown(_("Bookmarks and notes"), talk.notes)
+    parts = ("\n".join(lines).rstrip(), notes, f"*{talk.made}*" if talk.made else "")
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def as_html(
+def notes_markdown(heading: str, notes: Sequence[Noted]) -> str:
+    """The book's words as quotations, each with its place and its note; empty without any."""
+    parts = [_noted(*one) for one in notes]
+    return "\n\n".join([f"## {heading}", *parts]) if parts else ""
+
+
+def _noted(words: str, place: str, note: str) -> str:
+    quoted = "\n".join(f"> {line}" for line in words.splitlines())
+    return "\n\n".join(part for part in (quoted, f"({place})", note) if part)
+
+
+def _beside(turn: StoredTurn) -> list[str]:
+    """What is said below a turn, a line each."""
+    said = [incomplete(turn)]
+    if turn.role == "user" and turn.extra.get("instructions"):
+        with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
+        said.append(" ".join(with_these.split()))
+    if turn.extra.get("sources"):
+        read = listed_texts(turn.extra["sources"], "; ")
+        said.append(_("Read for this answer: {sources}").format(sources=read))
+    return [one for one in said if one]
+
+
+def as_html(talk: ConversationFile) -> str:
+    """A page that needs nothing else."""
+    footnotes = Footnotes(talk.cited, SIGN)
+    shown = [
+        (one.role, _shown(one, footnotes), _beside(one)) for one in talk.turns if one.text or incomplete(one)
+    ]
+    return reading_page(
+        talk.book,
+        talk.title,
+        shown,
+        notes=[(_("Bookmarks and notes"), talk.notes)],
+        footnotes=footnotes.places,
+        made=talk.made,
+    )
+
+
+def reading_page(
     book: Document | None,
     title: str,
-    turns: Sequence[StoredTurn],
-    notes: Sequence[Noted] = (),
-    cited: Mapping[int, Sequence[Citation]] | None = None,
+    turns: Sequence[tuple[str, str, Sequence[str]]],
+    *,
+    notes: Sequence[tuple[str, Sequence[Noted]]] = (),
+    footnotes: Sequence[tuple[int, str]] = (),
+    made: str = "",
 ) -> str:
-    """A page that needs nothing else. `cited`: as `as_markdown` has it."""
-    footnotes = Footnotes(cited, f"{_SIGN}{{}}{_SIGN}".format)
-    shown = [
-        (one.role, _shown(one, footnotes), one.extra.get("sources", ()), one.extra.get("instructions", ""))
-        for one in turns
-        if one.text
-    ]
+    """A page of HTML. `turns`: role, text, and the lines below it; `notes`: under a heading each."""
+    about = [book.title, book.author] if book else []
     return render(
         "exported.html",
         title=title,
-        book=book.title if book else "",
-        author=book.author if book else "",
-        turns=shown,
-        notes=notes,
-        footnotes=footnotes.places,
+        about=[one for one in about if one and one != title],
+        turns=turns,
+        notes=[(heading, some) for heading, some in notes if some],
+        footnotes=footnotes,
+        made=made,
     )
 
 
 def _shown(turn: StoredTurn, footnotes: Footnotes) -> str:
-    """A question as it was asked, an answer as HTML with its paragraphs, lists, quotations and footnotes."""
-    if turn.role == "user":
-        return displayed_text(turn)
-    markup = str(_markup(footnotes.text_of(turn)))
-    return Markup(re.sub(f"{_SIGN}([0-9]+){_SIGN}", r'<sup><a href="#place-\1">\1</a></sup>', markup))
+    return displayed_text(turn) if turn.role == "user" else answer_markup(turn, footnotes)
 
 
-def _markup(text: str) -> Markup:
-    return Markup("").join(render("block.html", block=block) for block in blocks(((text, ""),)))
-
-
-def summaries_as(form: str, book: Document | None, told: Sequence[tuple[str, str]]) -> str:
-    """The summaries of chapters, (title, text) each; `form`: md, html or json."""
-    title, author = (book.title, book.author) if book else ("", "")
-    if form == "json":
-        chapters = [{"title": name, "summary": text} for name, text in told]
-        known = {"title": title, "author": author, "sha256": book.sha256 if book else ""}
-        return json.dumps({"book": known, "chapters": chapters}, ensure_ascii=False, indent=1)
-    if form == "html":
-        turns = [
-            turn
-            for name, text in told
-            for turn in (("user", name, (), ""), ("assistant", _markup(text), (), ""))
-        ]
-        return render(
-            "exported.html", title=title, book="", author=author, turns=turns, notes=(), footnotes=()
-        )
-    parts = [f"# {title}", *(f"## {name}\n\n{text}" for name, text in told)]
-    return "\n\n".join(parts) + "\n"
-
-
-def brought(path: Path) -> ImportedConversation:
-    """The conversation in a file. Raises UserError where it is none."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError("too large")
-        whole = json.loads(path.read_text(encoding="utf-8-sig"))
-        if whole["format"] != FORMAT:
-            raise ValueError("another format")
-        version = whole["version"]
-        if isinstance(version, int) and version > VERSION:
-            raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
-        book, turns = whole["book"], whole["turns"]
-        made = ImportedConversation(
-            _line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns)
-        )
-    except _NOT_OURS as error:
-        words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
-        raise UserError(words) from error
-    return made
-
-
-def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
-    if not isinstance(given, list) or not 2 <= len(given) <= MOST_TURNS or len(given) % 2:
-        raise ValueError("turns")
-    found = []
-    for at, one in enumerate(given):
-        role = ("user", "assistant")[at % 2]
-        if one["role"] != role or one["state"] not in STATES:
-            raise ValueError("turn")
-        found.append((role, _text(one["text"])[:MOST_CHARS], one["state"], _carried(role, one["extra"])))
-    return tuple(found)
-
-
-def _carried(role: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What of a turn's extra goes along. Raises ValueError or TypeError for another type than it has."""
-    extra = renamed(given)
-    if role == "user":
-        kept: dict[str, Any] = {"summary": extra.get("summary") is True}
-        mode = extra.get("reading_mode")
-        kept["reading_mode"] = mode if mode in READING_MODES else "auto"
-        length = extra.get("summary_length")
-        kept["summary_length"] = length if length in LENGTHS else "page"
-        kept["summaries"] = "own" if extra.get("summaries") == "own" else "auto"
-        if extra.get("instructions"):
-            kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
-        if extra.get("chapters"):
-            kept["chapters"] = _chapters(extra["chapters"])
-        if extra.get("selected_chapters"):
-            kept["selected_chapters"] = _selected(extra["selected_chapters"])
-    else:
-        kept = {
-            name: [_line(one) for one in extra.get(name) or ()][:MOST_LINES] for name in ("sources", "notes")
-        }
-        kept["reason"] = _line(extra.get("reason") or "")
-        if extra.get("error"):
-            kept["error"] = _line(extra["error"])
-    if (spoiler_limit := extra.get("spoiler_limit")) is not None:
-        kept["spoiler_limit"] = max(1, int(spoiler_limit))
-    return kept
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("text")
-    value.encode()  # half a character, which JSON can hold, cannot be stored: UnicodeEncodeError
-    return value
-
-
-def _chapters(given: Any) -> list[int]:
-    if not isinstance(given, list):
-        raise ValueError("chapters")
-    first, last = map(int, given)
-    return [max(1, first), max(1, last)]
-
-
-def _selected(given: Any) -> list[int]:
-    if not isinstance(given, list) or not all(isinstance(one, int) for one in given):
-        raise ValueError("selected_chapters")
-    return sorted({max(1, one) for one in given[:MOST_LINES]})
-
-
-def _lines(given: Any) -> list[str]:
-    if not isinstance(given, list):
-        raise ValueError("lines")
-    return [_line(one) for one in given[:MOST_LINES]]
-
-
-def _line(value: Any) -> str:
-    return " ".join(_text(value).split())[:2000]
+def answer_markup(
+    turn: StoredTurn,
+    footnotes: Footnotes,
+    link: Callable[[int], str] = '<sup><a href="#place-{0}">{0}</a></sup>'.format,
+) -> Markup:
+    """An answer as HTML with its paragraphs, lists and quotations; its `footnotes`, whose sign is SIGN, as
+    what `link` makes of their numbers.
+    """
+    shown = (render("block.html", block=block) for block in blocks(((footnotes.text_of(turn), ""),)))
+    return Markup(_SIGNED.sub(lambda found: link(int(found[1])), str(Markup("").join(shown))))

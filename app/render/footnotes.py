@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from app.render.markdown import Citation
-from app.store.turns import StoredTurn, displayed_text
+from app.store.turns import StoredTurn, displayed_text, level_pieces
 from core.text.words import localized
 
 
@@ -19,16 +19,22 @@ class Footnotes:
     def __init__(self, cited: Mapping[int, Sequence[Citation]] | None, sign: Callable[[int], str]) -> None:
         self._cited, self._sign = cited or {}, sign
         self._numbers: dict[tuple[int, str], int] = {}
+        self._cited_as: dict[int, Citation] = {}
 
     @property
     def places(self) -> list[tuple[int, str]]:
         """The number of each footnote so far, and where it leads."""
         return [(number, where) for (_offset, where), number in self._numbers.items()]
 
+    @property
+    def citations(self) -> dict[int, Citation]:
+        """The mark of each footnote so far, by its number."""
+        return dict(self._cited_as)
+
     def text_of(self, turn: StoredTurn) -> str:
         """A turn's text as it is shown, with the sign behind each mark that leads into the book."""
         marks = sorted((one.end, one) for one in _leading(self._cited.get(turn.number, ())))
-        pieces = turn.extra.get("level_pieces") if turn.role == "assistant" else None
+        pieces = level_pieces(turn) if turn.role == "assistant" else None
         if not marks or not pieces:
             return displayed_text(turn)
         shown, at = [], 0
@@ -44,7 +50,9 @@ class Footnotes:
         return "".join(shown)
 
     def _number(self, citation: Citation) -> int:
-        return self._numbers.setdefault((citation.offset, citation.where), len(self._numbers) + 1)
+        number = self._numbers.setdefault((citation.offset, citation.where), len(self._numbers) + 1)
+        self._cited_as.setdefault(number, citation)
+        return number
 
 
 def _leading(citations: Sequence[Citation]) -> Iterator[Citation]:

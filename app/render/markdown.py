@@ -15,6 +15,7 @@ LEVELS = ("draft", "ngram", "retrieval", "target")
 LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+")
 QUOTED = re.compile(r"^\s{0,3}>[ \t]?")
 HEADING = re.compile(r"^#{1,6}\s+")
+_BETWEEN_QUOTATIONS, _OMITTED = "” “", " … "
 EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=\S)\*(?![\w*])")
 
 
@@ -191,16 +192,25 @@ def _emphasis(text: str) -> Iterator[tuple[int, str]]:
 def _stretches(
     text: str, line: _Line, tiles: list[_Tile], citations: Sequence[Citation]
 ) -> tuple[QuotedSpan, ...]:
-    """The line in stretches; a quotation that crosses its border is cut at it, a sign stands between two."""
+    """The line in stretches; a quotation that crosses its border is cut at it, a sign stands between two.
+    Of quotations in a row the marks between two become one of omission.
+    """
     found, at = [], line.start
     for citation in citations:
         left, right = max(at, citation.start), min(line.end, citation.end)
         if left < right or (citation.kind and left == right):
-            found.append(QuotedSpan(_runs(text, at, left, tiles)))
+            between = _runs(text, at, left, tiles)
+            if found and text[at:left] == _BETWEEN_QUOTATIONS and _both_found(found[-1].citation, citation):
+                between = (StyledRun(_OMITTED),)
+            found.append(QuotedSpan(between))
             found.append(QuotedSpan(_runs(text, left, right, tiles), citation))
             at = right
     found.append(QuotedSpan(_runs(text, at, line.end, tiles)))
     return tuple(found)
+
+
+def _both_found(*quotations: Citation | None) -> bool:
+    return all(one is not None and one.offset is not None for one in quotations)
 
 
 def _runs(text: str, start: int, end: int, tiles: list[_Tile]) -> tuple[StyledRun, ...]:

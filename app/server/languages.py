@@ -14,7 +14,8 @@ from core.text.words import LANGUAGES, in_language
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PAGES = ("/goodbye", "/export", "/export/summaries", "/log")  # rendered where they are asked for
+# rendered where they are asked for
+PAGES = ("/goodbye", "/export", "/export/summaries", "/export/notes", "/log")
 DRESSED = ("/", "/config")  # Gradio's page, and what it is made of
 
 

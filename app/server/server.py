@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from app.api.key import ApiKey
 from app.desk.assembly import AppServices
+from app.desk.exports import ExportedFile
 from app.errors import guarded
 from app.host import logs
 from app.host.instance import Address, kept_port
@@ -64,6 +65,18 @@ NO_PAGES = {"docs_url": None, "redoc_url": None, "openapi_url": None}
 PRIVATE_FOLDERS = ("books", "models", "notes", "run", "logs", "snapshots")
 KEYED = "/v1/"  # what other programs are served at
 _LONGEST_PATH = 32_768  # Windows'
+_KINDS = {
+    "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "json": "application/json; charset=utf-8",
+    "tsv": "text/tab-separated-values; charset=utf-8",
+    "epub": "application/epub+zip",
+}
+_FORMS = {  # what is exported, and in which forms
+    "export": ("md", "html", "json", "tsv", "epub"),
+    "summaries": ("md", "html", "json", "epub"),
+    "notes": ("md", "html", "tsv"),
+}
 _LAST_WORD_S = 0.4  # the goodbye page is told that all is stored
 
 
@@ -88,6 +101,9 @@ class Server:
         )
         self._dressed = ""
         parts.store.watch(self.broadcast.changed)
+        parts.folders.while_shown(lambda: self.broadcast.listening)
+        citations = Citations()
+        parts.several.cite_with(lambda *answer: cited_answer(citations, *answer).citations)
 
     def end_with_last_tab(self) -> None:
         """Lets the app end with its last tab where the person wants that, and asks."""
@@ -211,6 +227,7 @@ class Server:
             Route("/log", self._log),
             Route("/export", self._export),
             Route("/export/summaries", self._export),
+            Route("/export/notes", self._export),
             Route("/covers/{book_id}", self._book_cover),
             Mount("/fonts", StaticFiles(directory=FONTS)),
         ]
@@ -348,12 +365,12 @@ class Server:
             return PlainTextResponse("no such cover", 404)
         return FileResponse(path, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
 
-    def _written(self, request: Request, form: str) -> tuple[str, str]:
-        """The name and the text of the file. Answers are looked up in their book as the page does it."""
+    def _written(self, request: Request, form: str) -> ExportedFile:
+        """The file. Answers are looked up in their book as the page does it."""
         exports, citations = self._parts.exports, Citations()
-        if request.url.path.endswith("/summaries"):
-            return exports.summaries(form)
-        return exports.conversation(form, lambda *answer: cited_answer(citations, *answer).citations)
+        writers = {"summaries": exports.summaries, "notes": exports.notes}
+        write = writers.get(request.url.path.rsplit("/", 1)[-1], exports.conversation)
+        return write(form, lambda *answer: cited_answer(citations, *answer).citations)
 
     async def _export(self, request: Request) -> Response:
         """The file; nothing where it cannot be made, and the page, which stays, says why."""
@@ -361,14 +378,12 @@ class Server:
         from starlette.responses import PlainTextResponse, Response
 
         form = request.query_params.get("form", "md")
-        kinds = {"md": "text/markdown", "html": "text/html", "json": "application/json"}
-        if form not in kinds:
+        if form not in _FORMS[request.url.path.rsplit("/", 1)[-1]]:
             return PlainTextResponse("no such form", 404)
         made = await run_in_threadpool(
             guarded, partial(self._written, request, form), self._parts.store.say, None
         )
         if made is None:
             return Response(status_code=204)
-        name, text = made
-        header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(name)}
-        return PlainTextResponse(text, media_type=f"{kinds[form]}; charset=utf-8", headers=header)
+        header = {"Content-Disposition": "attachment; filename*=UTF-8''" + urllib.request.quote(made.name)}
+        return Response(made.content, media_type=_KINDS[form], headers=header)

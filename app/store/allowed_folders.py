@@ -8,6 +8,8 @@ from pathlib import Path
 from core.errors import UserError
 from core.text.words import translated as _
 
+USUAL = ("Documents", "Downloads", "Books", "Desktop", "Calibre Library", "Zotero/storage")
+
 
 def allowed(path: str, folders: Sequence[str]) -> Path:
     """The file itself, all links followed. Raises UserError for whatever lies elsewhere, exists or not: what
@@ -32,7 +34,7 @@ def allowed(path: str, folders: Sequence[str]) -> Path:
 def offered(chosen: Sequence[str], home: Path | None = None) -> list[tuple[str, bool]]:
     """The folders that the person can tick, and whether they are: the usual, and others chosen."""
     home = home or Path.home()
-    usual = (home / name for name in ("Documents", "Downloads", "Books", "Desktop"))
+    usual = (home / name for name in USUAL)
     folders = dict.fromkeys([*(str(one) for one in usual if one.is_dir()), *chosen])
     return [(one, one in chosen) for one in folders]
 

@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from app.store.notebook import Notebook
+from app.store.series import SeriesFile
 from core.documents.document import Document
+from core.events import SourceSpan
 from core.paths import write_whole
 from core.text.packing import from_json, to_json_text
 
 log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
 _SUMMARIES, _PORTRAITS, _OUTLINES = "summaries.json", "portraits.json", "outlines.json"
+_ORIGINS = "summary_origins.json"
+_KINDS = {"str": str, "int": int, "float": int | float, "bool": bool, "float | None": int | float | None}
 _ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
 
 
@@ -39,7 +43,26 @@ class BookEntry:
     chapters: int
     opened: float
     tokens: int = 0  # of its text, for the model that read it last
+    series: str = ""  # as its file says; "" and None where it does not
+    volume: float | None = None
     missing: bool = False  # its text is no longer in the data folder
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryOrigin:
+    """Of a kept summary of a chapter: the `model` that told it, and the places of its sentences, counted in
+    the summary and from the chapter's beginning.
+    """
+
+    model: str = ""
+    stands: tuple[SourceSpan, ...] = ()
+
+    def stands_from(self, start: int) -> tuple[SourceSpan, ...]:
+        """The places in a book where the chapter begins at `start`."""
+        return tuple(
+            replace(one, book_start=one.book_start + start, book_end=one.book_end + start)
+            for one in self.stands
+        )
 
 
 class Library:
@@ -57,6 +80,7 @@ class Library:
         # what is known of each book, beside the folder of books: with that gone, the shelf still has them
         self._index = root.parent / f"{root.name}.json"
         self._known = _read_index(self._index)
+        self.series = SeriesFile(root.parent / f"{root.name}-series.json")
         entries = self.entries()
         self._newest = max((entry.opened for entry in entries), default=0.0)
         if new := {entry.id: entry for entry in entries if entry.id not in self._known}:
@@ -98,9 +122,9 @@ class Library:
 
     def count_tokens(self, book_id: str, tokens: int) -> None:
         """Notes how many tokens the book has. A disk that does not take it costs the note alone."""
-        entry = self._stored_entry(self._folder(book_id))
-        if entry and entry.tokens != tokens:
-            with contextlib.suppress(OSError):
+        with self._lock, contextlib.suppress(OSError):
+            entry = self._stored_entry(self._folder(book_id))
+            if entry and entry.tokens != tokens:
                 _write(self._folder(book_id) / _ENTRY, asdict(replace(entry, tokens=tokens)))
                 self.shelf_version += 1
 
@@ -200,6 +224,22 @@ class Library:
         _write(self._folder(book_id) / _SUMMARIES, kept)
         self.summaries_version += 1
 
+    def origins(self, book_id: str) -> dict[str, SummaryOrigin]:
+        """Where each kept summary comes from, under the same keys; none where it cannot be read.
+
+        Raises KeyError for what is no book's name.
+        """
+        path = self._folder(book_id) / _ORIGINS
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            return {key: _origin(one) for key, one in kept.items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return {}
+
+    def write_origins(self, book_id: str, kept: dict[str, SummaryOrigin]) -> None:
+        """Keeps them beside the book. Raises OSError where they cannot be written."""
+        _write(self._folder(book_id) / _ORIGINS, {key: asdict(one) for key, one in kept.items()})
+
     def outlines(self, book_id: str) -> dict[str, dict[str, list[str]]]:
         """Whom and which places the chapters name whose summaries are kept, under the same keys; none where
         it cannot be read.
@@ -274,6 +314,8 @@ class Library:
                 shutil.rmtree(folder)
             if self._known.pop(book_id, None):
                 self._write_index()
+            with contextlib.suppress(OSError):  # a full disk keeps no book from being deleted
+                self.series.forget(book_id)
 
     def _folder(self, book_id: str) -> Path:
         # the id comes from the browser: it must not name a path
@@ -282,14 +324,15 @@ class Library:
         return self._root / book_id
 
     def _write_entry(self, document: Document) -> BookEntry:
-        self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
-        before = self._stored_entry(self._folder(document.sha256))
-        entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
-        _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
-        self._known[entry.id] = entry
-        self._write_index()
-        self.shelf_version += 1
-        return entry
+        with self._lock:
+            self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
+            before = self._stored_entry(self._folder(document.sha256))
+            entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
+            _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
+            self._known[entry.id] = entry
+            self._write_index()
+            self.shelf_version += 1
+            return entry
 
     def _write_index(self) -> None:
         """A disk that does not take it costs what it is for alone."""
@@ -318,6 +361,8 @@ def _entry_of(document: Document, *, opened: float, tokens: int = 0) -> BookEntr
         chapters=len(document.chapters),
         opened=opened,
         tokens=tokens,
+        series=document.series,
+        volume=document.volume,
     )
 
 
@@ -335,9 +380,20 @@ def _checked(stored: dict) -> BookEntry:
     entry = BookEntry(**{one.name: stored[one.name] for one in fields(BookEntry) if one.name in stored})
     for one in fields(BookEntry):
         value = getattr(entry, one.name)
-        if not isinstance(value, {"str": str, "int": int, "float": int | float, "bool": bool}[one.type]):
+        if not isinstance(value, _KINDS[one.type]):
             raise TypeError(f"{one.name} is {value!r}")
     return entry
+
+
+def _origin(stored: dict) -> SummaryOrigin:
+    """Raises TypeError or KeyError for another form."""
+    if not isinstance(stored["model"], str):
+        raise TypeError("a model that is no name")
+    stands = tuple(SourceSpan(**one) for one in stored["stands"])
+    counted = [at for one in stands for at in (one.start, one.end, one.book_start, one.book_end)]
+    if not all(isinstance(at, int) for at in counted):
+        raise TypeError("a place that is none")
+    return SummaryOrigin(stored["model"], stands)
 
 
 def _is_outline(stored: Any) -> bool:

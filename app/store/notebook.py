@@ -34,6 +34,7 @@ class Notebook:
     """Of one book. `position`: of the paragraph that was read last; None: it was not opened yet. `names_end`:
     up to where its people, places and terms were shown last; None: they were not. `visit`: the position at
     which the book was opened last, `visit_before`: the time before; None: it was not opened before.
+    `came_from`: the position that a place was looked up from, until the person is back; None: from none.
     `reading_mode`: how questions have it read (core.config.READING_MODES); "": as the settings say.
     """
 
@@ -44,6 +45,7 @@ class Notebook:
     names_end: int | None = None
     visit: int | None = None
     visit_before: int | None = None
+    came_from: int | None = None
 
     def visited(self) -> Notebook:
         """As it is when the book is opened: another visit begins where the person has read on."""
@@ -74,7 +76,7 @@ class Notebook:
         """The inverse of `to_json`. Raises TypeError, KeyError or ValueError for anything else."""
         marks = [_checked(Bookmark(**one)) for one in data["bookmarks"]]
         position = data["position"]
-        others = {name: data.get(name) for name in ("names_end", "visit", "visit_before")}
+        others = {name: data.get(name) for name in ("names_end", "visit", "visit_before", "came_from")}
         for one in (position, *others.values()):
             if one is not None and (not isinstance(one, int) or one < 0):
                 raise ValueError(f"a position of {one!r}")

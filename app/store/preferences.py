@@ -35,6 +35,7 @@ AT_ONCE = (
     "language",
     "mcp",
     "mcp_folders",
+    "book_folders",
     "when_closed",
     "start_at_login",
 )

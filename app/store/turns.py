@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.request import HistoryTurn, Request
-from core.text.words import listed_texts, localized
+from core.text.words import in_language, listed_texts, localized, reread
 from core.text.words import translated as _
 
 
@@ -51,8 +51,18 @@ def displayed_text(turn: StoredTurn) -> str:
     """
     if turn.role == "user":
         return wording(Request(**asked_again(turn))) if turn.extra.get("summary") else turn.text
+    return "".join(localized(text) for text, _level in level_pieces(turn))
+
+
+def level_pieces(turn: StoredTurn) -> Sequence[tuple[str, str]]:
+    """An answer's text and the level of each stretch, in which all stands where `turn.text` has it: marks
+    are counted there. As it is shown, what the program says reads in the language at hand.
+    """
     pieces = turn.extra.get("level_pieces") or ((turn.text, ""),)
-    return "".join(localized(text) for text, _level in pieces)
+    with in_language("en"):  # as the engine's process says it
+        as_written = [(reread(text), level) for text, level in pieces]
+    same = "".join(text for text, _level in as_written).strip() == turn.text.strip()
+    return as_written if same else pieces
 
 
 def choices(ask: Request) -> dict[str, Any]:

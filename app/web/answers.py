@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.reader import as_known, as_read
 from app.render.markdown import Citation
 from app.store.turns import StoredTurn, answered_limit

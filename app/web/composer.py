@@ -4,11 +4,12 @@ where a question does not fit any more. Values in, HTML out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.desk.values import AnswerPlace, ContextOverflow
+from app.desk.values import AnswerPlace, BookAnswer, ContextOverflow
 from app.render.templating import render
+from app.store.library import BookEntry
 from app.store.turns import wording
 from core.config import INSTRUCTIONS_CHARS
 from core.model.store.catalogue import title_of
@@ -63,6 +64,18 @@ def crowded_html(crowded: ContextOverflow | None) -> str:
         said=sum(room["turns"]),
         total=room["context"],
     )
+
+
+def asks_too_html(entries: Sequence[BookEntry], asked_too: Sequence[str], book_id: str) -> str:
+    """The other books that a question may be put to, too; empty where no book is open, or no other one."""
+    others = [one for one in entries if one.id != book_id and not one.missing] if book_id else []
+    ticked = [(one, one.id in asked_too) for one in others]
+    return render("asks_too.html", books=ticked, count=sum(chosen for _one, chosen in ticked))
+
+
+def book_answers_html(book_answers: Sequence[BookAnswer]) -> str:
+    """What they answered, one after another."""
+    return render("book_answers.html", answers=book_answers)
 
 
 def queue_html(

@@ -62,7 +62,7 @@ def build_page(parts: AppServices) -> gr.Blocks:
             with gr.Column(elem_id="left", min_width=0):
                 _fixed("drop-small")
                 _fixed("search")
-                for name in ("hits", "library", "models"):
+                for name in ("hits", "library", "folders", "models"):
                     _region(name)
             with gr.Column(elem_id="middle", min_width=0):
                 password, unlock, question, send = _middle()
@@ -121,12 +121,13 @@ def _middle() -> tuple[gr.Textbox, gr.Button, gr.Textbox, gr.Button]:
         _region("model-offer")
         _region("model-files")
         _fixed("hero")
-        for name in ("stage", "choices", "ways", "suggestions"):
+        for name in ("stage", "choices", "ways", "asks-too", "suggestions"):
             _region(name)
         _fixed("talkbar")
         _fixed("turns")
         _fixed("live")
         _region("progress")
+        _region("book-answers")
     password = _password()
     _region("queue")
     _region("crowded")
@@ -145,12 +146,14 @@ def _right() -> None:
     with gr.Column(elem_id="pane-reader", min_width=0):
         _fixed("reader-tools")
         _region("tree")
+        _region("series")
         _region("names")
         _region("found")
         _region("marks")
         _region("recap")
         _region("told")
         _region("aside")
+        _region("way-back")
         _region("reader")
 
 

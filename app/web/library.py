@@ -8,7 +8,9 @@ from datetime import date
 
 from app.desk.search import Results
 from app.desk.shelf import StoredReading
+from app.desk.values import FolderBooks
 from app.render.templating import render
+from app.store.allowed_folders import offered
 from app.store.history import Conversation
 from app.store.library import BookEntry
 from core.text.words import translated as _
@@ -41,6 +43,11 @@ def library_html(
         talk=talk,
         samples=[(name, title) for name, title in map(_sample, samples) if title not in there],
     )
+
+
+def folders_html(now: FolderBooks, chosen: tuple[str, ...], *, fixed: bool) -> str:
+    """What is new in the person's folders, and which are `chosen`. `fixed`: that is set elsewhere."""
+    return render("folders.html", now=now, offered=offered(chosen), fixed=fixed)
 
 
 def hits_html(results: Results) -> str:

@@ -21,8 +21,10 @@ LANGUAGES = (
         "English, French, German, Spanish, Italian, Portuguese, Dutch, Chinese, Japanese, Korean, Arabic and "
         "more"
     ),
+    N_("English, Arabic, Chinese, French, German, Japanese, Korean, Spanish"),
     N_("29 languages, English and Chinese first"),
     N_("119 languages, English and Chinese first"),
+    N_("201 languages, English and Chinese first"),
     N_("more than 140 languages"),
 )
 

@@ -103,6 +103,13 @@ def marks_html(book: Document | None, bookmarks: Sequence[Bookmark]) -> str:
     return render("marks.html", marks=marks)
 
 
+def way_back_html(book: Document | None, offset: int | None) -> str:
+    """The way back to where the person read before a place was looked up; empty where they are there."""
+    if book is None or offset is None:
+        return ""
+    return render("way_back.html", place=where(book, offset))
+
+
 def _hit(book: Document, start: int, end: int) -> Hit:
     """With the words around it on its line."""
     text = book.text

@@ -10,13 +10,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.shelf import StoredReading
 from app.desk.values import (
     AnswerPlace,
     Aside,
+    BookAnswer,
     ComparisonRun,
     ContextOverflow,
+    FolderBooks,
     ImportedFile,
     NamesPanel,
     ShownPassage,
@@ -32,10 +34,18 @@ from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews
 from app.web.chapters import recap_html, told_html, tree_html
-from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
-from app.web.library import hits_html, library_html
+from app.web.composer import (
+    asks_too_html,
+    book_answers_html,
+    crowded_html,
+    instructions_html,
+    meter_html,
+    queue_html,
+)
+from app.web.library import folders_html, hits_html, library_html
 from app.web.names import aside_html, names_html
-from app.web.reader import found_html, marks_html, reader_html
+from app.web.reader import found_html, marks_html, reader_html, way_back_html
+from app.web.series import series_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
 from app.web.values import FIXED_BY
@@ -71,6 +81,10 @@ def _library(
         talk=conversation_id,
         samples=tuple(sample.name for sample in samples),
     )
+
+
+def _folders(folder_books: FolderBooks, settings: Settings, origins: Mapping[str, str]) -> str:
+    return folders_html(folder_books, settings.book_folders, fixed=origins["book_folders"] in FIXED_BY)
 
 
 def _models(models: tuple[ListedModel, ...], model_name: str, offline: bool, is_fetching: bool) -> str:
@@ -114,7 +128,11 @@ def _queue(
     shown_overflow: ContextOverflow | None,
     entries: list[BookEntry],
     book_id: str,
+    book_answers: tuple[BookAnswer, ...],
 ) -> str:
+    shown = {one.conversation_id for one in book_answers}  # where the books' answers stand
+    if answer_elsewhere and answer_elsewhere.conversation_id in shown:
+        answer_elsewhere = None
     crowded = overflow if shown_overflow is None else None
     titles = {one.id: one.title for one in entries if one.id != book_id}
     return queue_html(answer_elsewhere, answer_phase, queued=queued, crowded=crowded, titles=titles)
@@ -178,6 +196,7 @@ REGIONS: Mapping[str, Region] = {
     "header": _header,
     "library": _library,
     "hits": hits_html,
+    "folders": _folders,
     "models": _models,
     "model-offer": about_models.model_offer_html,
     "model-files": about_models.model_files_html,
@@ -189,6 +208,8 @@ REGIONS: Mapping[str, Region] = {
     "queue": _queue,
     "crowded": lambda shown_overflow: crowded_html(shown_overflow),
     "ways": _ways,
+    "asks-too": asks_too_html,
+    "book-answers": book_answers_html,
     "choices": _choices,
     "suggestions": regions.suggestions_html,
     "notice": lambda message, opening: regions.notice_html(message) + regions.offer_html(opening),
@@ -199,9 +220,11 @@ REGIONS: Mapping[str, Region] = {
     "progress": lambda progress: regions.progress_html(progress),
     "plan": lambda plan, model_name: plan_html(plan, model=model_name),
     "reader": lambda known, passage: reader_html(known, passage),
+    "way-back": lambda known, way_back: way_back_html(known, way_back),
     "tree": _tree,
     "told": lambda known, passage, summaries, outlines: told_html(known, passage, summaries, outlines),
     "recap": recap_html,
+    "series": series_html,
     "names": _names,
     "aside": aside_html,
     "found": lambda known, book_search: found_html(known, book_search),

@@ -9,11 +9,11 @@ from os.path import commonprefix
 from markupsafe import Markup, escape
 
 from app.desk import ocr_install
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
 from app.render.markdown import Citation, blocks
 from app.render.templating import nonbreaking, render
-from app.store.turns import StoredTurn, displayed_text
+from app.store.turns import StoredTurn, displayed_text, level_pieces
 from app.web.citations import CitedAnswer
 from app.web.stats_panel import mode_names
 from core.config import READING_MODES
@@ -259,7 +259,7 @@ def turn_html(
         "answer.html",
         parts=parts,
         spoken=spoken_language(displayed_text(turn)),
-        text=answer_html(stored.get("level_pieces") or ((turn.text, ""),), cited.citations),
+        text=answer_html(level_pieces(turn), cited.citations),
         found=cited.found,
         sentences=cited.sentences,
         supported=cited.supported,

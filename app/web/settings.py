@@ -20,6 +20,7 @@ ABBREVIATIONS = {
     for name in ["API", "MCP", "KV", "RAM", "VRAM", "PCIe", "CUDA", "GiB", "MiB", "GB", "MB"]
 }
 TITLES = {"stop": "Stop texts"}  # of keys that another word of the page is called like
+FOLDERS = {"mcp_folders": "tick-folder", "book_folders": "watch-folder"}  # and what ticks one
 OPEN = ("Answers",)  # the group that is unfolded at first
 
 
@@ -74,7 +75,8 @@ def _shown(key: str, explained: str, settings: Settings, origin: str) -> dict[st
         "locked": origin in ("command line", "config.yaml") or key in ELSEWHERE,
         "mine": origin == "app",
         "when": _when(key),
-        "folders": offered(settings.mcp_folders) if key == "mcp_folders" else (),
+        "folders": offered(getattr(settings, key)) if key in FOLDERS else (),
+        "tick": FOLDERS.get(key),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from app.render.templating import render
+from core.config import PLAIN_MODES
 from core.events import Acceptance, Stats, VerificationResult
 from core.model.store.catalogue import title_of
 from core.text.words import duration, localised, size
@@ -27,6 +28,7 @@ def mode_names() -> dict[str, str]:
         "ngram": _("N-gram only"),
         "streaming": _("StreamingLLM draft"),
         "autoregressive": _("Plain decoding"),
+        "cpu_attention": _("Attention on the CPU"),
     }
 
 
@@ -80,7 +82,7 @@ def _plain(stats: Stats, compared: dict | None) -> dict[str, object] | None:
     """Tokens per second of plain decoding on this computer: measured beside this answer, else by its own
     rounds for which nothing was proposed. `measured`: "beside" | "here"; None where neither says it.
     """
-    if stats.mode == "autoregressive" or not stats.new_tokens:
+    if stats.mode in PLAIN_MODES or not stats.new_tokens:
         return None
     rate = (compared or {}).get("tokens_per_s")
     if rate:
@@ -110,7 +112,7 @@ def _levels(stats: Stats) -> list[tuple[str, str, Acceptance]]:
         "ngram": _("N-gram → full"),
         "streaming": _("Streaming → full"),
     }
-    if stats.mode == "autoregressive":
+    if stats.mode in PLAIN_MODES:
         return []
     if stats.mode in one_level:
         return [("retrieval", one_level[stats.mode], stats.acceptance_retrieval)]

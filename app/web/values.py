@@ -9,13 +9,13 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.assembly import AppServices
 from app.desk.comparison import comparable
-from app.desk.reader import as_known, as_read, shown_bookmarks
+from app.desk.reader import as_known, as_read, shown_bookmarks, way_back
 from app.desk.requests import chosen_mode
 from app.desk.shelf import kept_of_books
-from app.desk.values import Notice, Remedy, TextSearch
+from app.desk.values import FolderBooks, Notice, Remedy, TextSearch
 from app.store.turns import StoredTurn
 from app.web.answers import question_of
 from app.web.chapters import section_words
@@ -51,6 +51,7 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
         "shelf_version": lambda: parts.library.shelf_version,
         "summaries_version": lambda: parts.library.summaries_version,
         "portraits_version": lambda: parts.library.portraits_version,
+        "series_version": lambda: parts.library.series.version,
         "book": lambda: parts.books.current,
         "card": lambda: (
             parts.cards.of(book, parts.state.spoiler_limit) if (book := parts.books.current) else None
@@ -75,6 +76,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         bookmarks: object,
         said: int,
         text_search: TextSearch,
+        folder_books: FolderBooks,
     ) -> Any:
         return parts.search.results(shelf_search, text_search)
 
@@ -89,6 +91,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "reading_mode": lambda notebook, settings, origins: chosen_mode(
             notebook, settings, fixed=origins["reading_mode"] in FIXED_BY
         ),
+        "way_back": lambda known, notebook: way_back(known, notebook),
         "bookmarks": lambda known, notebook: shown_bookmarks(known, notebook),
         # of the conversation
         "running": lambda shown_answer: shown_answer is not None and shown_answer.running,
@@ -115,6 +118,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
         "comparable_turn": lambda done_turns, running: (None, "") if running else comparable(done_turns),
         # of the shelf
         "entries": lambda shelf_version: library.entries(),
+        "series": lambda entries, book_id, series_version: library.series.of(entries, book_id),
         "covered": lambda shelf_version: library.covered(),
         "kept_books": lambda shelf_version, stored, summaries_version, portraits_version, bookmarks: (
             kept_of_books(library, stored[1])

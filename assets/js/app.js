@@ -254,7 +254,7 @@
         if (document.body.dataset.nopanel) hidePanel(false, { focus: false });
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
       }
-      const leads = ["book", "talk", "said", "sample", "look-into", "place-for", "fetch-model", "use-model"];
+      const leads = ["book", "talk", "said", "sample", "open-found", "look-into", "place-for", "fetch-model", "use-model"];
       if (document.body.dataset.shelf && leads.includes(act)) toggleDrawer("shelf", false);
       send({ act, ...rest });
     } else if (openDrawer() && hit("#middle")) toggleDrawer(openDrawer(), false, { focus: false });

@@ -40,6 +40,7 @@
   const read = () => {
     const text = pane();
     if (!text || (text === shown && text.dataset.place === place)) return;
+    if (shown && shown.dataset.book !== text.dataset.book) forget();
     shown = text;                              // an element drawn anew has lost its scroll position
     place = text.dataset.place;
     dress();
@@ -68,6 +69,11 @@
 
   // --- finding
   let waiting = 0, at = -1;
+  const forget = () => {                       // another book is open: nothing was looked for in it
+    clearTimeout(waiting);
+    document.querySelector("[data-find]").value = "";
+    at = -1;
+  };
   const look = () => {
     const { value } = document.querySelector("[data-find]");
     const exact = document.querySelector("[data-find-exact]").checked ? "1" : "";

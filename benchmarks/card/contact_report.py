@@ -110,7 +110,7 @@ def _llama(found: Record, *, title: str) -> str:
         return ""
     head = (
         *("", "layers on chip", "tokens read a second", "GB over the bus in reading"),
-        *("a pass, ms", "middle pass, ms", "recorded, ms"),
+        *("a pass, ms", "recorded, ms", "middle pass, ms", "recorded, ms"),
         *("plain, ms", "TriForce, ms", "tokens a round", "peak, GB"),
     )
     table = [_table(head, rows), ""] if rows else []
@@ -122,8 +122,10 @@ def _llama(found: Record, *, title: str) -> str:
 
 def _case(name: str, case: dict[str, Any]) -> tuple[Any, ...]:
     plain, triforce = case["decoded"]["answers"]
-    graphs = case.get("graphs", {}).get("middle")
-    middle = (graphs or [{"eager_ms": None, "replay_ms": None}])[0]
+    verification, middle = (
+        (case.get("graphs", {}).get(level) or [{"eager_ms": None, "replay_ms": None}])[0]
+        for level in ("verification", "middle")
+    )
     read = "prefill_s" in case
     return (
         name,
@@ -131,6 +133,7 @@ def _case(name: str, case: dict[str, Any]) -> tuple[Any, ...]:
         case["context"] / case["prefill_s"] if read else None,
         case["prefill_bytes_moved"] / GB if read else None,
         _of(case["verify_ms"], 1) if read else None,
+        verification["replay_ms"],
         middle["eager_ms"],
         middle["replay_ms"],
         plain["tbt_ms"],

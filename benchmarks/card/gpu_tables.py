@@ -10,7 +10,11 @@ from benchmarks.card import large_shape_answers, stated_acceptance
 from benchmarks.lib.results import Table
 from core.text.words import GB
 
-LEVELS = {"middle": "middle", "draft": "draft, random weights in the shape of a 68M model"}
+LEVELS = {
+    "verification": "verification",
+    "middle": "middle",
+    "draft": "draft, random weights in the shape of a 68M model",
+}
 PAPER = (
     ("TriForce, published: one RTX 4090, 127K", 312.0, 1516.0),
     ("TriForce, published: two RTX 4090, 127K", 108.0, 840.0),

@@ -5,8 +5,10 @@ holds, and matrices in every format, each in one recording.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ import torch
 from core.backend.base import Backend
 from core.backend.shared.kv_rows import CODES, as_rows, row_width
 from core.backend.shared.quantized_example import KINDS, Kind, example
+from core.cache.windows import attend_window
 from core.text.words import GB
 
 ROWS = (1, 4, 9, 16, 17, 33)
@@ -24,34 +27,60 @@ _REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class TimedSizes:
-    """What is timed: attention as of one layer over so many tokens, and square matrices."""
+    """What is timed: attention as of one layer over so many tokens, and square matrices. `heads`: of a layer,
+    its KV heads and their size, as of Llama 3, Qwen3.5 and Gemma 4; `window`: heads likewise, as of Gemma 3,
+    and the tokens that a row sees.
+    """
 
-    heads: int = 32
-    kv_heads: int = 8
-    head_dim: int = 128
+    heads: tuple[tuple[int, int, int], ...] = ((32, 8, 128), (16, 4, 256), (16, 1, 512))
+    window: tuple[int, int, int, int] = (8, 4, 256, 1_024)
     tokens: tuple[int, ...] = (4_608, 65_536, 131_072)
     width: int = 4_096
     cold_bytes: int = COLD_BYTES
 
 
-TINY = TimedSizes(heads=4, kv_heads=2, head_dim=64, tokens=(600,), width=512, cold_bytes=1 << 20)
+TINY = TimedSizes(((4, 2, 64),), (2, 1, 64, 100), tokens=(600,), width=512, cold_bytes=1 << 20)
 
 
 def attention_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]:
-    """GB/s of keys and values, by kind of rows, tokens and rows of a pass, each as soon as it is known."""
-    for kind, rows in (("numbers", backend.dtype), ("codes", CODES)):
+    """GB/s of keys and values, by heads, kind of rows, tokens and rows of a pass, each as soon as it is
+    known; then of windows, of which each row reads its own where no kernel takes them together.
+    """
+    for heads, (kind, rows) in product(sizes.heads, (("numbers", backend.dtype), ("codes", CODES))):
         for tokens in sizes.tokens:
-            keys = _keys(backend, sizes, tokens, rows)
-            nbytes = 2 * keys[0][0].nbytes
-            for n in ROWS:
-                q = torch.randn(n, sizes.heads, sizes.head_dim, device=backend.device).to(backend.dtype)
+            keys, nbytes = _keys(backend, heads, tokens, rows, sizes.cold_bytes)
 
-                def attend(turn: int, q: torch.Tensor = q, keys: list = keys, tokens: int = tokens) -> Any:
-                    return backend.attend(q, *keys[turn], length=tokens, causal=True)
+            def attend(q: torch.Tensor, turn: int, keys: list = keys, tokens: int = tokens) -> torch.Tensor:
+                return backend.attend(q, *keys[turn], length=tokens, causal=True)
 
-                found = cold_seconds(backend, attend, len(keys))
-                yield {"kind": kind, "tokens": tokens, "rows": n, **found, **_rate(found, nbytes)}
-            del keys
+            named = {"kind": f"{kind}, {heads[2]}", "tokens": tokens}
+            yield from _by_rows(backend, heads, attend, len(keys), nbytes, named)
+            del keys, attend
+    *heads, window = sizes.window
+    tokens = window + max(ROWS)
+    keys, nbytes = _keys(backend, heads, tokens, backend.dtype, sizes.cold_bytes, block=tokens)
+
+    def in_window(q: torch.Tensor, turn: int) -> torch.Tensor:
+        return attend_window(backend, q, *keys[turn], length=tokens, window=window)
+
+    yield from _by_rows(
+        backend, heads, in_window, len(keys), nbytes, {"kind": f"window, {heads[2]}", "tokens": window}
+    )
+
+
+def _by_rows(
+    backend: Backend,
+    heads: Sequence[int],
+    attend: Callable[[torch.Tensor, int], torch.Tensor],
+    turns: int,
+    nbytes: int,
+    named: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Of passes of each number of rows, `attend(q, turn)` over keys and values of so many bytes in turns."""
+    for n in ROWS:
+        q = torch.randn(n, heads[0], heads[2], device=backend.device).to(backend.dtype)
+        found = cold_seconds(backend, partial(attend, q), turns)
+        yield {**named, "rows": n, **found, **_rate(found, nbytes)}
 
 
 def product_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]:
@@ -96,20 +125,30 @@ def _seconds(run: Callable[[], torch.Tensor]) -> float:
 
 
 def _keys(
-    backend: Backend, sizes: TimedSizes, tokens: int, rows: torch.dtype
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Random keys and values of so many layers as are cold, each [blocks, kv_heads, _BLOCK, width]."""
-    blocks = -(-tokens // _BLOCK)
-    layer_bytes = 2 * blocks * sizes.kv_heads * _BLOCK * row_width(sizes.head_dim, rows) * rows.itemsize
+    backend: Backend,
+    heads: Sequence[int],
+    tokens: int,
+    rows: torch.dtype,
+    cold_bytes: int,
+    *,
+    block: int = _BLOCK,
+) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], int]:
+    """Random keys and values of so many layers as are cold, each [blocks, kv_heads, block, width], and the
+    bytes of one's.
+    """
+    _heads, kv_heads, head_dim = heads
+    blocks = -(-tokens // block)
+    layer_bytes = 2 * blocks * kv_heads * block * row_width(head_dim, rows) * rows.itemsize
 
-    size = (sizes.kv_heads, _BLOCK, sizes.head_dim)
+    size = (kv_heads, block, head_dim)
 
     def part() -> torch.Tensor:
         # block by block: the same in 32 bits takes several times as much
         made = [torch.randn(size, device=backend.device).to(backend.dtype) for _block in range(blocks)]
-        return torch.stack([as_rows(block, sizes.head_dim, rows) for block in made])
+        return torch.stack([as_rows(one, head_dim, rows) for one in made])
 
-    return [(part(), part()) for _layer in range(max(1, -(-sizes.cold_bytes // layer_bytes)))]
+    layers = max(1, -(-cold_bytes // layer_bytes))
+    return [(part(), part()) for _layer in range(layers)], layer_bytes
 
 
 def _matrix(backend: Backend, width: int, planes: Any) -> Callable[[torch.Tensor], torch.Tensor]:

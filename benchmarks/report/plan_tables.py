@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from core.backend.shared.compiled import ATTENTION, COARSE, CODED_KV, PRODUCTS
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import ROUNDED
-from core.model.store.catalogue import find
-from core.planning.plan import Plan
+from core.model.store.catalogue import find, spelt
+from core.planning.offers import plan_model
+from core.planning.plan import MTP, Plan
 from core.planning.planner import make_plan
+from core.text.words import duration
 
 KV_MODELS = ("LWM-Text-Chat-128K", "Meta-Llama-3.1-8B-Instruct-Q4_K_M")
 KV_CARDS, KV_RAM_GIB, KV_CONTEXT = ("RTX 4090", "RTX 4080", "RTX 4070"), 64, 131_072
@@ -137,6 +140,72 @@ def _kv_cell(found: Plan | None) -> str:
     if found is None:
         return "does not fit"
     return f"{found.on_chip_layers} of {found.layers} layers on the card, {found.expected_tbt_ms:.0f} ms"
+
+
+# computers, and which models hold a whole book there. A rounded one is made of its checkpoint of 16 bits,
+# which brings a layer that predicts one token further; so does the file of Qwen3.8.
+BOOK_CASES = (
+    ("none", {"ram_gib": 16}, ("Qwen3.5-2B-Q4_K_M", "Qwen3.5-4B-Q4_K_M")),
+    ("6 GB (RTX 4050 Laptop)", {"gpu": "RTX 4050 Laptop", "ram_gib": 16}, ("Qwen3.5-2B",)),
+    ("8 GB (RTX 4060)", {"gpu": "RTX 4060", "ram_gib": 32}, ("Qwen3.5-4B",)),
+    ("12 GB (RTX 4070)", {"gpu": "RTX 4070", "ram_gib": 32}, ("Qwen3.5-9B", "gemma-4-12b-it-Q4_K_M")),
+    ("16 GB (RTX 4080)", {"gpu": "RTX 4080", "ram_gib": 32}, ("Qwen3.5-9B", "gemma-4-12b-it-Q4_K_M")),
+    ("24 GB (RTX 3090)", {"gpu": "RTX 3090", "ram_gib": 64}, ("Qwen3.8-27B-Q4_K_M",)),
+    ("24 GB (RTX 4090)", {"gpu": "RTX 4090", "ram_gib": 64}, ("Qwen3.8-27B-Q4_K_M",)),
+)
+BOOK_COLUMNS = (
+    "Card",
+    "Model",
+    "Weights",
+    "KV cache",
+    "Stays on the card",
+    "Drafts by",
+    "Between tokens",
+    "at half of MTP's acceptance",
+    "plain decoding",
+    "131,072 tokens read in",
+)
+FEW_BOOK_COLUMNS = (*BOOK_COLUMNS[:3], BOOK_COLUMNS[4], *BOOK_COLUMNS[6:8])  # for the first page
+_DRAFTED = {"lookup": "lookup", "mtp": "lookup and MTP", "model": "lookup and a draft model"}
+
+
+def book_table(columns: Collection[str] = BOOK_COLUMNS) -> str:
+    """A whole book of 131,072 tokens on computers of each size, by what `plan --json` says."""
+    lines = [plan_row(columns), plan_row(["---"] * len(columns))]
+    for computer, parts, names in BOOK_CASES:
+        for name in names:
+            cells = dict(zip(BOOK_COLUMNS, _book_row(computer, name, parts), strict=True))
+            lines.append(plan_row([cells[column] for column in columns]))
+    return "\n".join(lines)
+
+
+def _book_row(computer: str, name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
+    found, half = book_plan(name, parts), None
+    if found["drafter"] == MTP:
+        half = book_plan(name, parts, draft_acceptance=found["assumed_draft_acceptance"] / 2)
+    on_card = f"{found['on_chip_layers']} of {found['layers']} layers' cache"
+    entry = find(name)
+    return (
+        computer,
+        spelt(entry.of or entry.name),
+        found["weights_format"] + (", rounded" if found["rounded"] else ""),
+        f"{found['kv_bits']} bits",
+        on_card if found["device"] == "cuda" else "",
+        _DRAFTED[found["drafter"]] + (", two levels" if found["straight"] else ", three levels"),
+        f"{found['expected_tbt_ms']:.0f} ms",
+        f"{half['expected_tbt_ms']:.0f} ms" if half else "",
+        f"{found['expected_plain_tbt_ms']:.0f} ms",
+        duration(found["expected_prefill_s"]),
+    )
+
+
+def book_plan(
+    name: str, parts: Mapping[str, Any], *, draft_acceptance: float | None = None
+) -> dict[str, Any]:
+    """What `plan --json` says of this model on such a computer, a book of 131,072 tokens before it."""
+    device = "cuda" if "gpu" in parts else "cpu"
+    settings = Settings(device=device, context_tokens=KV_CONTEXT, assumed_draft_acceptance=draft_acceptance)
+    return plan_model(imagined_hardware(**parts), settings, find(name)).plan.to_json()
 
 
 def plan_row(cells: Collection[str]) -> str:

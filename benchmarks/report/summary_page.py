@@ -18,7 +18,7 @@ from core.build import open_session
 from core.config import LENGTHS, SUMMARIES, load_settings
 from core.conversation.reading import book_chapters
 from core.documents import Document, read_document
-from core.events import Delta, Event, Finished, ReadingStep
+from core.events import Delta, Event, Finished, ReadingStep, SummaryDraft
 from core.evidence.passages import sentence_spans
 from core.model.store.catalogue import EMBEDDED
 from core.request import Request
@@ -27,8 +27,8 @@ _WIDTH = 120
 _END = 30  # characters that a sentence is known by
 _AS_WRITTEN = """## As it was written
 
-Part by part, for the page below. What is ~~struck out~~ the book does not bear out, or it was said before:
-the book's own sentences, in quotation marks there, stand in its place."""
+Sentence by sentence, for the page below. What is ~~struck out~~ the book does not say in nearly these words,
+or it was said before: the book's own sentence, in quotation marks there, stays in its place."""
 _TITLES = {"paragraph": "In a paragraph", "page": "On a page", "chapters": "By chapters"}
 
 
@@ -38,8 +38,9 @@ def heard(events: Iterable[Event]) -> tuple[list[tuple[ReadingStep, str]], Finis
     for event in events:
         if isinstance(event, ReadingStep) and event.purpose == "telling":
             written.append((event, ""))
-        elif isinstance(event, Delta) and written:
-            written[-1] = written[-1][0], written[-1][1] + event.text
+        elif isinstance(event, (Delta, SummaryDraft)) and written:  # a draft: the next sentence begins
+            text = event.text if isinstance(event, Delta) else "\n\n"
+            written[-1] = written[-1][0], written[-1][1] + text
         elif isinstance(event, Finished):
             return written, event
     raise AssertionError("a summary ends")
@@ -53,8 +54,7 @@ def _written(parts: Sequence[tuple[ReadingStep, str]], done: Finished) -> list[s
     for place, text in parts:
         said = [" ".join(text[start:end].split()) for start, end in sentence_spans(text, 0, len(text))]
         shown = [one if one[-_END:] in done.text else f"~~{one}~~" for one in said]
-        again = f", try {place.attempt}" if place.attempt > 1 else ""
-        head = f"**{place.index} of {place.total}, {place.label}{again}.**"
+        head = f"**{place.index} of {place.total}, {place.label}.**"
         blocks.append("\n".join(textwrap.wrap(" ".join([head, *shown]), _WIDTH, break_on_hyphens=False)))
     return blocks
 

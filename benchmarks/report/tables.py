@@ -23,7 +23,8 @@ from app.store.settings_docs import entries
 from benchmarks.lib.results import Result, load_result
 from benchmarks.report import measured
 from benchmarks.report.isa_table import isa_table
-from benchmarks.report.plan_tables import kernel_table, kv_table, plan_row
+from benchmarks.report.papers_table import papers_table
+from benchmarks.report.plan_tables import FEW_BOOK_COLUMNS, book_table, kernel_table, kv_table, plan_row
 from core.config import RULES, Settings
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagined_hardware
@@ -75,9 +76,6 @@ SPEED_COLUMNS = {
     "TriForce, T 0.6": "TriForce, T 0.6",
     "TriForce, T 1": "TriForce, T 1",
 }
-CARDS = (("RTX 4060", 8), ("RTX 4070", 12), ("RTX 4080", 16), ("RTX 4090", 24), ("RTX 5090", 32))
-CARD_RAM_GIB = 32
-CARD_CONTEXTS = (32_768, 131_072)
 
 
 def speed_table(results: Path) -> str:
@@ -112,22 +110,6 @@ def _speeds(result: Result) -> str:
 def _ratio(value: float | None) -> str:
     """Two digits: more would promise what one run cannot keep."""
     return "–" if value is None else f"{value:.2g}"
-
-
-def card_table() -> str:
-    """The largest chat model that the planner offers on cards of each size, for CARD_CONTEXTS."""
-    heading = ["Graphics card", "For example", *(f"{tokens:,} tokens" for tokens in CARD_CONTEXTS)]
-    lines = [plan_row(heading), plan_row(["---"] * len(heading))]
-    for name, vram_gib in CARDS:
-        machine = imagined_hardware(gpu=name, ram_gib=CARD_RAM_GIB)
-        found = offers(machine, Settings(device="cuda", weights=16))
-        fitting = [offer for offer in found if offer.plan and offer.entry.chat and not offer.entry.file]
-        largest = [
-            next(offer.entry.name for offer in fitting if offer.plan.context_tokens >= tokens)
-            for tokens in CARD_CONTEXTS
-        ]
-        lines.append(plan_row([f"{vram_gib} GB", name, *largest]))
-    return "\n".join(lines)
 
 
 PCS = (
@@ -167,7 +149,7 @@ def pc_table() -> str:
         first = duration(first_answer(expected).seconds)
         cells = (
             name,
-            spelt(offer.entry.of),
+            spelt(offer.entry.of or offer.entry.name),
             f"{weights}, {size(offer.entry.download_bytes)}",
             f"{expected.context_tokens:,}",
             on_card if expected.device == "cuda" else "RAM",
@@ -274,12 +256,16 @@ def tree(folders: Collection[str]) -> str:
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {
-        "cards": card_table,
+        "book": lambda: book_table(FEW_BOOK_COLUMNS),
         "speed": lambda: speed_table(RESULTS),
         "tree": lambda: tree(tracked_folders()),
     },
-    "docs/measured.md": {"isa": lambda: isa_table(RESULTS), "measured": lambda: measured.section(RESULTS)},
-    "docs/models.md": {"pcs": pc_table, "kv": kv_table, "kernels": kernel_table},
+    "docs/measured.md": {
+        "papers": papers_table,
+        "isa": lambda: isa_table(RESULTS),
+        "measured": lambda: measured.section(RESULTS),
+    },
+    "docs/models.md": {"pcs": pc_table, "book": book_table, "kv": kv_table, "kernels": kernel_table},
     "docs/settings.md": {
         "settings": lambda: settings_table((REPO / "config.yaml").read_text(encoding="utf-8"))
     },

@@ -19,8 +19,10 @@ from core.cache.streaming import StreamingKVCache
 from core.engine import Engine
 from core.model.cuda_graphs import GraphedForward
 from core.model.llama import LlamaModel
+from core.model.recorded_verification import OFTEN, RecordedVerification
 from core.model.shapes import ModelShape
 from core.planning import costs, tuned
+from core.planning.budget import GRAPH_BYTES
 from core.planning.plan import Plan
 from core.text.words import GB
 
@@ -89,13 +91,16 @@ def measure_forward(
     middle_ms = {
         rows: median_ms(model, retrieval, ids[context : context + rows], out_of_time) for rows in MIDDLE_ROWS
     }
+    passes = RecordedVerification(model, most_rows=max(VERIFY_ROWS), most_bytes=GRAPH_BYTES)
     graphs = {
+        "verification": verification_replays(passes, model, cache, ids[context:], out_of_time),
         "middle": replays(model, middle_cache(retrieval, plan)),
         "draft": replays(draft, draft_cache(draft, plan)),
     }
     found = {
         "context": context,
         "graphs": graphs,
+        "verification_launched": passes.refusal(cache),
         "prefill_s": prefill_s,
         "prefill_bytes_moved": prefill_bytes,
         "prefill_bytes_of_earlier_segments": _earlier(plan, context, moved[1]),
@@ -169,7 +174,7 @@ def interpolated(measured: dict[int, float], rows: int) -> float:
 
 
 def median_ms(
-    model: LlamaModel,
+    model: LlamaModel | RecordedVerification,
     cache: TargetKVCache | RetrievalKVCache,
     ids: Sequence[int],
     out_of_time: Callable[[], bool],
@@ -179,7 +184,7 @@ def median_ms(
     for _ in range(REPEATS):
         if out_of_time():
             raise OutOfTime
-        found.append(pass_ms(model, lambda: model.forward(ids, cache)))
+        found.append(pass_ms(cache, lambda: model.forward(ids, cache)))
         cache.rollback(length)
     return median(found)
 
@@ -189,6 +194,27 @@ def replays(model: LlamaModel, cache: RetrievalKVCache | StreamingKVCache) -> li
     be recorded.
     """
     return [asdict(times) for times in GraphedForward(model, cache, MIDDLE_ROWS).times]
+
+
+def verification_replays(
+    passes: RecordedVerification,
+    model: LlamaModel,
+    cache: TargetKVCache,
+    ids: Sequence[int],
+    out_of_time: Callable[[], bool],
+) -> list[dict[str, float]]:
+    """Likewise passes over the full cache; none where that does not lie on the device, or what was recorded
+    is not the same to the bit. Raises OutOfTime.
+    """
+    found, length = [], cache.length
+    for rows in VERIFY_ROWS if not passes.refusal(cache) else ():
+        for _time in range(OFTEN):
+            passes.forward(ids[:rows], cache)
+            cache.rollback(length)
+        if rows in passes.rows(cache):
+            eager, replay = (median_ms(one, cache, ids[:rows], out_of_time) for one in (model, passes))
+            found.append({"rows": rows, "eager_ms": eager, "replay_ms": replay})
+    return found
 
 
 def middle_cache(like: RetrievalKVCache, plan: Plan) -> RetrievalKVCache:
@@ -238,18 +264,18 @@ def read_anew(
     return cache
 
 
-def pass_ms(model: LlamaModel, action: Callable[[], object]) -> float:
-    """Milliseconds until the device is done with it."""
-    _wait(model)
+def pass_ms(on: LlamaModel | TargetKVCache | RetrievalKVCache, action: Callable[[], object]) -> float:
+    """Milliseconds until the device `on` which something lies is done with it."""
+    _wait(on)
     started = time.perf_counter()
     action()
-    _wait(model)
+    _wait(on)
     return 1e3 * (time.perf_counter() - started)
 
 
-def _wait(model: LlamaModel) -> None:
+def _wait(on: LlamaModel | TargetKVCache | RetrievalKVCache) -> None:
     """Reading a number waits for all that was asked for before it."""
-    torch.zeros(1, device=model.backend.device).item()
+    torch.zeros(1, device=on.backend.device).item()
 
 
 def measured_speeds(device: torch.device, link_gb_per_s: float | None) -> MeasuredSpeeds:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from core import paths
+from core.backend.ranks import SINGLE, Ranks
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.layered import LayeredKVCache, with_side
@@ -52,11 +53,19 @@ _CPU_BLOCK_TOKENS = 512
 
 
 class CacheFactory:
-    """Makes the target model's caches, and plans anew when the device has less room than planned."""
+    """Makes the target model's caches, and plans anew when the device has less room than planned. Of several
+    ranks, which have planned alike, each makes the cache of its heads, or none does.
+    """
 
     def __init__(
-        self, plan: Plan, settings: Settings, model: LlamaModel, replan: Replan | None = None
+        self,
+        plan: Plan,
+        settings: Settings,
+        model: LlamaModel,
+        replan: Replan | None = None,
+        ranks: Ranks = SINGLE,
     ) -> None:
+        self._ranks = ranks
         self.plan = plan
         self._given_layers = settings.on_chip_layers is not None
         self._model, self._backend = model, model.backend
@@ -66,18 +75,18 @@ class CacheFactory:
         """An empty cache for `capacity` tokens and a draft behind them, and room on the device for what will
         be computed with it. Raises the backend's `out_of_memory`.
         """
-        return self._ready(self._new_cache(capacity, self.plan))
+        return self._ranks.all_or_none(lambda: self._ready(self._new_cache(capacity, self.plan)))
 
     def cache_beside(self, capacity: int) -> TargetKVCache:
         """As `new_cache`, beside a book's: on the device what has its line in the budget, nothing of a longer
         one. Raises the backend's `out_of_memory`, UserError where host memory does not hold it.
         """
-        if capacity <= self.plan.beside_tokens:
-            return self._ready(self._new_cache(capacity, self.plan, self.plan.layers))
-        apart = self.plan
-        if apart.staging_blocks == 0 and self._replan is not None:
-            apart = self._replan(0)
-        return self._ready(self._new_cache(capacity, apart, 0))
+        apart, layers = self.plan, self.plan.layers
+        if capacity > self.plan.beside_tokens:
+            layers = 0
+            if apart.staging_blocks == 0 and self._replan is not None:
+                apart = self._replan(0)
+        return self._ranks.all_or_none(lambda: self._ready(self._new_cache(capacity, apart, layers)))
 
     def _ready(self, cache: TargetKVCache) -> TargetKVCache:
         self._backend.reserve(sum(line.bytes for line in self.plan.budget if line.name in _WORK))
@@ -176,7 +185,8 @@ class CacheFactory:
         if not isinstance(cache, OffloadedKVCache) or cache.layers_on_device is None:
             return False
         layers = min(cache.layers_on_device, self._layers_that_fit(cache.capacity))
-        cache.keep_on_device(layers, swept=self._swept(cache.capacity, self.plan))
+        swept = self._swept(cache.capacity, self.plan)
+        self._ranks.all_or_none(lambda: cache.keep_on_device(layers, swept=swept))
         return True
 
     def compare(self) -> None:
@@ -196,7 +206,7 @@ class CacheFactory:
                 wanted / GB,
                 memory.free_bytes / GB,
             )
-            if place == "RAM" or wanted <= memory.free_bytes or self.give_way() is None:
+            if place == "RAM" or not self._ranks.any(wanted > memory.free_bytes) or self.give_way() is None:
                 return
 
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import torch
 
-from core.assembly.cache_factory import slack
+from core.assembly.cache_factory import kv_type, slack
+from core.backend.shared.compiled import SHORT_PASS_ROWS
 from core.cache.base import KVStore, TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.layered_retrieval import LayeredRetrievalKVCache, retrieval_over
 from core.cache.layered_streaming import LayeredStreamingKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
+from core.config import PLAIN_MODES
+from core.decoding.ahead import AheadDrafter, HeardModel, HeardRows
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
@@ -33,11 +36,15 @@ from core.decoding.randomness import Randomness, SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.hardware.measured import Measurements
+from core.model.ahead import AheadHead
 from core.model.cuda_graphs import GraphedForward
 from core.model.graph_warmup import warmed_up, warmup_note
 from core.model.llama import LlamaModel
+from core.model.recorded_verification import RecordedVerification
+from core.planning.costs import ACCEPTANCE_AHEAD
 from core.planning.plan import Plan
 from core.request import Params
+from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +59,7 @@ class Composer:
         self,
         plan: Plan,
         model: LlamaModel,
-        draft: LlamaModel | None,
+        draft: LlamaModel | AheadHead | None,
         *,
         randomness: Callable[[int], Randomness] = SeededRandomness,
         clock: Callable[[], float] = time.perf_counter,
@@ -63,6 +70,11 @@ class Composer:
         self._middle_passes: GraphedForward | None = None
         self._draft_passes: GraphedForward | None = None  # of the draft model
         self._middle_store: KVStore | None = None  # of the last retrieval cache
+        # of the target over the full cache; recorded while it answers, since each book's has its own memory
+        self._verification: RecordedVerification | None = None
+        self._heard = HeardRows(plan.draft_window)  # of the answer that is under way
+        # drafts come from a layer of the target's own
+        self._ahead = isinstance(self._draft, AheadHead)
 
     def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
         """Records the passes of draft and middle level where the plan says so, before there is anything to
@@ -78,18 +90,32 @@ class Composer:
                 self._middle_passes = self._recorded(
                     "middle", self._middle_model, self._rehearsed_retrieval(), measured
                 )
-            if self._draft is not None and self._draft.config.kv_shape.states is None:
+            if self._draft is not None and not self._ahead and self._draft.config.kv_shape.states is None:
                 self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
         except RuntimeError as error:
             if not self._model.backend.out_of_memory(error):
                 raise
             log.warning("no memory to prepare short passes: %s", error)
             self._model.backend.release()
-        return tuple(
+        notes = [
             warmup_note(level, passes)
             for level, passes in (("middle", self._middle_passes), ("draft", self._draft_passes))
             if passes
+        ]
+        return *notes, *self._verify_by_recordings()
+
+    def _verify_by_recordings(self) -> tuple[str, ...]:
+        """Has verifications recorded where the whole KV cache stays on the device. Returns what to tell."""
+        config = self._model.config
+        if self._ahead or self._plan.staging_blocks or config.kv_shape.beside:
+            return ()
+        reason = self._model.backend.long_unrecorded(
+            config.heads, config.kv_heads, config.head_dim, rows=kv_type(self._plan)
         )
+        if reason:
+            return (_("CUDA graphs: not used for verification; {reason}.").format(reason=reason),)
+        self._verification = RecordedVerification(self._model, most_rows=SHORT_PASS_ROWS)
+        return (_("CUDA graphs: used for verification, where passes of as many rows come again."),)
 
     def _recorded(
         self,
@@ -129,10 +155,12 @@ class Composer:
         """The decoder for one answer in `context`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
         randomness = self._randomness(params.seed)
+        context.cache.attend_on_host(1.0 if params.mode == "cpu_attention" else 0.0)
+        self._heard = HeardRows(self._plan.draft_window)
         drafter, refresh = self._drafter(params, context, sampling, randomness, answer_start)
         return Decoder(
             drafter,
-            self._model,
+            self._verification or self._told(self._model),
             context.cache,
             sampling,
             randomness,
@@ -150,7 +178,7 @@ class Composer:
         randomness: Randomness,
         context_tokens: int,
     ) -> tuple[Drafter, Refresh | None]:
-        if params.mode == "autoregressive":
+        if params.mode in PLAIN_MODES:
             return EmptyDrafter(), None
         if params.mode == "ngram":
             return NgramDrafter(context.index), None
@@ -169,25 +197,47 @@ class Composer:
         if params.mode != "retrieval":
             below = self._level_zero(context.index, sampling, randomness)
         middle = self._middle(
-            below, passes or self._middle_model, retrieval, params, context_tokens, sampling, randomness
+            below,
+            passes or self._told(self._middle_model),
+            retrieval,
+            params,
+            context_tokens,
+            sampling,
+            randomness,
         )
         return middle, RetrievalRefresh(context.cache, retrieval)
 
+    def _told(self, model: LlamaModel) -> DraftingModel:
+        """The target, listened to where a layer of its own drafts."""
+        return HeardModel(model, self._heard) if self._ahead else model
+
     def _level_zero(self, index: NgramIndex, sampling: Sampling, randomness: Randomness) -> Drafter:
         """The light drafter: lookup in book and answer, and where that finds nothing a small model over a
-        StreamingLLM cache.
+        StreamingLLM cache, or a layer of the target's own over such.
         """
         if self._draft is None:
             return NgramDrafter(index)
         return FirstDrafter(NgramDrafter(index, shortest=2), self._drafted(sampling, randomness))
 
-    def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter:
+    def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter | AheadDrafter:
+        if self._ahead:
+            return self._drafted_ahead(sampling, randomness)
         # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own
         # passes count against it
         costs = Costs(verify=self._plan.expected_middle_ms, row=0.0, middle=self._plan.expected_draft_ms)
         passes = self._draft_passes
         cache = self._streaming(self._draft, store=passes and passes.store)
         return ModelDrafter(passes or self._draft, cache, sampling, randomness, length=ExpectedGain(costs))
+
+    def _drafted_ahead(self, sampling: Sampling, randomness: Randomness) -> AheadDrafter:
+        plan = self._plan
+        verify, row = plan.expected_middle_ms, 0.0
+        if plan.straight:
+            verify, row = plan.expected_plain_tbt_ms, plan.expected_row_ms
+        costs = Costs(verify=verify, row=row, middle=plan.expected_draft_ms)
+        length: DraftLength = ExpectedGain(costs, ACCEPTANCE_AHEAD)
+        cache = self._streaming(self._draft)
+        return AheadDrafter(self._draft, cache, self._heard, sampling, randomness, length=length)
 
     def _middle(
         self,
@@ -217,13 +267,14 @@ class Composer:
         )
 
     def draft_pass(self) -> Callable[[], None]:
-        """One pass of the draft model over a full window, for timing it."""
+        """One pass of what drafts over a full window, for timing it."""
         cache, held = self._streaming(self._draft), self._plan.draft_sinks + self._plan.draft_window
-        self._draft.forward([0] * held, cache)
+        fed = self._draft.forward_blindly if self._ahead else self._draft.forward
+        fed([0] * held, cache)
 
         def once() -> None:
             # reading a number waits for the device
-            self._draft.forward([0], cache)[-1, 0].item()
+            fed([0], cache)[-1, 0].item()
             cache.rollback(held)
 
         return once
@@ -241,7 +292,7 @@ class Composer:
         )
 
     def _streaming(
-        self, model: LlamaModel, store: KVStore | None = None
+        self, model: LlamaModel | AheadHead, store: KVStore | None = None
     ) -> StreamingKVCache | LayeredStreamingKVCache:
         return streaming_cache(
             model,
@@ -252,7 +303,7 @@ class Composer:
         )
 
 
-def streaming_cache(model: LlamaModel, **how: Any) -> StreamingKVCache | LayeredStreamingKVCache:
+def streaming_cache(model: LlamaModel | AheadHead, **how: Any) -> StreamingKVCache | LayeredStreamingKVCache:
     """A streaming cache for this model; see StreamingKVCache. Layers with a window are as others in it."""
     shape = model.config.kv_shape
     if shape.states is None:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from core import paths
 from core.assembly.cache_factory import CacheFactory, Replan, kv_type
 from core.assembly.composition import Composer
+from core.assembly.lead_engine import LeadEngine
 from core.assembly.models import load_models, new_backend
 from core.backend.base import Backend
+from core.backend.ranks import SINGLE, Ranks
 from core.cache.disk import SnapshotFolder, quota_bytes
 from core.cache.snapshot import SnapshotStore
 from core.config import Settings
+from core.decoding.randomness import Randomness, RankedRandomness, SeededRandomness
 from core.engine import Engine
 from core.events import Progress
 from core.hardware.measured import Measurements, kernels_on
+from core.model.ahead import AheadHead
 from core.model.llama import LlamaModel
 from core.model.store.manifest import fingerprint
 from core.planning.costs import MAX_MIDDLE_GAMMA
-from core.planning.plan import Plan
+from core.planning.plan import MTP, Plan
+from core.text.words import translated as _
 
 
 def build_engine(
@@ -33,25 +39,35 @@ def build_engine(
     progress: Progress | None = None,
     replan: Replan | None = None,
     backend: Backend | None = None,
-    composer: Callable[[Plan, LlamaModel, LlamaModel | None], Composer] | None = None,
+    composer: Callable[[Plan, LlamaModel, LlamaModel | AheadHead | None], Composer] | None = None,
     snapshots: Path | None = None,
+    ranks: Ranks = SINGLE,
 ) -> Engine:
     """The engine a plan asks for. Raises UserError when the plan's device is not there or the checkpoint does
     not suit.
 
     `replan(n)` plans anew with at most n on-chip layers, for a device that has less room than was planned.
     `backend`: another than the plan's. `composer`: another choice of drafters, and `snapshots`: another
-    folder than the user's, for benchmarks.
+    folder than the user's, for benchmarks. `ranks`: those that compute the model together; each builds its
+    own engine, rank 0's tells the others what it is asked.
     """
-    backend = backend or new_backend(plan, settings)
-    model, draft = load_models(plan, backend, model_dir, draft_dir, progress)
-    if settings.kernels == "auto":
+    backend = backend or new_backend(plan, settings, rank=ranks.rank)
+    model, draft = ranks.all_or_none(
+        lambda: load_models(plan, backend, model_dir, draft_dir, progress, ranks)
+    )
+    if settings.kernels == "auto" and ranks.rank == 0:
         _remember(backend)
-    room = CacheFactory(plan, settings, model, replan)
+    room = CacheFactory(plan, settings, model, replan, ranks)
     room.compare()
-    composed = (composer or Composer)(plan, model, draft)
+    composed = (composer or partial(Composer, randomness=_chance(ranks)))(plan, model, draft)
     notes = (*room.plan.notes, *backend.notes, *composed.prepare(Measurements(paths.data_dir())))
-    return Engine(
+    if plan.drafter == MTP and draft is None:
+        lacking = _(
+            "The model's folder lacks its layer that predicts one token further: drafts come from lookup."
+        )
+        notes = (*notes, lacking)
+    leads = ranks.size > 1 and ranks.rank == 0
+    return (partial(LeadEngine, ranks=ranks) if leads else Engine)(
         model,
         replace(room.plan, notes=notes),
         new_cache=room.new_cache,
@@ -61,8 +77,12 @@ def build_engine(
         shrink=room.shrink,
         compose=composed.compose,
         peak_memory=backend.peak_memory_bytes,
-        snapshots=_snapshots(settings, plan, model, model_dir, snapshots),
+        snapshots=_snapshots(settings, plan, model, model_dir, snapshots) if ranks.size == 1 else None,
     )
+
+
+def _chance(ranks: Ranks) -> Callable[[int], Randomness]:
+    return SeededRandomness if ranks.size == 1 else partial(RankedRandomness, ranks=ranks)
 
 
 def _remember(backend: Backend) -> None:

@@ -68,6 +68,59 @@ class FusedLayers(Protocol):
         ...
 
 
+class DeltaShape(Protocol):
+    """What a layer with a gated delta rule measures. `kernel`: rows that its convolution sees; `width`: of a
+    row, queries, keys and values and two numbers of each value head.
+    """
+
+    @property
+    def key_heads(self) -> int: ...
+    @property
+    def value_heads(self) -> int: ...
+    @property
+    def key_dim(self) -> int: ...
+    @property
+    def value_dim(self) -> int: ...
+    @property
+    def kernel(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+
+
+class DeltaParts(Protocol):
+    """A layer with a gated delta rule, between its products. Value head j is of key head j modulo their
+    number.
+    """
+
+    @property
+    def sizes(self) -> DeltaShape: ...
+    @property
+    def convolution(self) -> torch.Tensor:
+        """fp32 [kernel, channels]"""
+        ...
+
+    @property
+    def decay(self) -> torch.Tensor:
+        """fp32 [value_heads], negative"""
+        ...
+
+    @property
+    def step_bias(self) -> torch.Tensor:
+        """fp32 [value_heads]"""
+        ...
+
+
+class DeltaRows(Protocol):
+    """Such a layer's rows through its state."""
+
+    def __call__(self, source: torch.Tensor, target: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Rows [kernel - 1 + n, width], of which the last n are the call's own, from the state `source` to
+        `target`, which may be the same, fp32 [value_heads, key_dim, value_dim]. Returns fp32 [n, value_heads,
+        value_dim]. A row among any number gets the bits it gets alone.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class ScoreRequest:
     """Asks attention for what `Backend.chunk_lse` gives of its first query over the keys that one sees, a
@@ -119,6 +172,29 @@ class HostCopies(Protocol):
 
     def finish(self, mark: Mark) -> None:
         """Returns when the copies before `mark` are done: their host memory may be read and written."""
+        ...
+
+
+class HostAttention(Protocol):
+    """The CPU's attention to keys and values in host memory, beside what the device computes. One question is
+    under way at a time.
+    """
+
+    def ask(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int) -> None:
+        """Has queries [n, heads, head_dim], on the device, attend to the first `length` tokens of k, v
+        [blocks, kv_heads, block_tokens, width] in host memory, which every query sees. Copies that the
+        device sent there must have landed, and the last question be answered.
+        """
+        ...
+
+    def part(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """What was asked for last, on the device, until the next question: out [n, heads, head_dim] and its
+        log-sum-exp [n, heads], both fp32. Raises what broke the question.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Returns when nothing is under way: host memory may be written, another question asked."""
         ...
 
 
@@ -183,6 +259,10 @@ class Backend(Protocol):
         """A new carrier between host memory and this device."""
         ...
 
+    def host_attention(self) -> HostAttention:
+        """Who asks the CPU, of this cache or of all."""
+        ...
+
     def linear(self, weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
         """Prepares `weight` [out, in] for repeated products."""
         ...
@@ -222,6 +302,10 @@ class Backend(Protocol):
         """Prepares a model's layers and the norm behind them, `norm` [hidden], for passes of few rows; None
         where the layers are to be computed one by one.
         """
+        ...
+
+    def delta_rows(self, parts: DeltaParts) -> DeltaRows | None:
+        """Prepares a layer with a gated delta rule; None where its rows are to be computed by torch."""
         ...
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
@@ -291,6 +375,16 @@ class Backend(Protocol):
         """
         ...
 
+    def attend_window(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, window: int
+    ) -> torch.Tensor | None:
+        """Causal `attend` in which query i sees the last `window` of the tokens up to its own alone: q [n,
+        heads, head_dim]; k, v [1, kv_heads, rows, head_dim], the first `length` filled, of which the last n
+        are the queries' own. Returns [n, heads, head_dim]; None: each row is to attend to its window by
+        itself.
+        """
+        ...
+
     def attend_slots(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
     ) -> torch.Tensor:
@@ -299,6 +393,14 @@ class Backend(Protocol):
 
         q [n, heads, head_dim]; k, v [kv_heads, capacity, head_dim], finite everywhere; slots int64 [n]: query
         i sees rows [0, slots[i]].
+        """
+        ...
+
+    def long_unrecorded(
+        self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None
+    ) -> str:
+        """Why passes over a whole book's keys, in such `rows` (None: numbers of `dtype`), are not to be
+        recorded. "": they may be, since `attend_slots` gives the bits of `attend` and reads no more.
         """
         ...
 

@@ -35,6 +35,7 @@ class StateShape:
 class KVShape:
     """The sizes that decide how large a token's keys and values are. `windowed`: the layers in which a token
     sees the last `window` tokens alone, itself among them. `states`: of the layers that have none.
+    `window_heads`: KV heads of the windowed layers and their size; None: those of the others.
     """
 
     layers: int
@@ -43,6 +44,7 @@ class KVShape:
     window: int = 0
     windowed: tuple[int, ...] = ()
     states: StateShape | None = None
+    window_heads: tuple[int, int] | None = None
 
     @property
     def beside(self) -> tuple[int, ...]:
@@ -62,7 +64,7 @@ class KVShape:
     @property
     def of_windows(self) -> KVShape:
         """Of the others."""
-        return KVShape(len(self.windowed), self.kv_heads, self.head_dim)
+        return KVShape(len(self.windowed), *(self.window_heads or (self.kv_heads, self.head_dim)))
 
     def token_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of the keys and values of one token in one layer, in rows of `dtype`."""
@@ -82,15 +84,15 @@ class Recurrence(Protocol):
 
     step_rows: int
 
-    def step(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """One token: `rows` [tail + 1, width] ends with its own; changes `state` in place, fp32 of the
-        shape's size. Returns fp32 [heads, columns of the state].
+    def one_by_one(self, source: torch.Tensor, target: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Tokens from the state `source` to `target`, which may be the same, fp32 of the shape's size: `rows`
+        [tail + tokens, width] ends with their own. Returns fp32 [tokens, heads, columns of the state].
         """
         ...
 
     def steps(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Tokens whose number is a multiple of `step_rows`, likewise: `rows` [tail + tokens, width]. Returns
-        [tokens, heads, columns of the state]. Other bits than `step` gives.
+        """Tokens whose number is a multiple of `step_rows`, likewise, in place: [tokens, heads, columns of
+        the state]. Other bits than `one_by_one` gives, or the same.
         """
         ...
 
@@ -252,6 +254,11 @@ class TargetKVCache(KVCache, Protocol):
     witness: Witness | None
 
     @property
+    def of_one_block(self) -> bool:
+        """Whether all rows lie on the device in one block: then it is a WholeKVCache."""
+        ...
+
+    @property
     def capacity(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
@@ -271,6 +278,12 @@ class TargetKVCache(KVCache, Protocol):
 
     def remember(self) -> None:
         """The conversation will come back to the present length."""
+        ...
+
+    def attend_on_host(self, share: float) -> None:
+        """From the next pass on, the CPU attends to so much of what lies in host memory, from 0 (nothing) to
+        1 (everything), in passes of few rows.
+        """
         ...
 
     def begin_segment(self) -> None:
@@ -322,31 +335,6 @@ class TargetKVCache(KVCache, Protocol):
         ...
 
 
-def wanted_sums(cache: TargetKVCache) -> ScoreRequest | None:
-    """What a pass over `cache` should leave on the way."""
-    wanted = cache.observer is not None and cache.observed_chunk
-    return ScoreRequest(cache.observed_chunk) if wanted else None
-
-
-class ObservedAttention:
-    """One attention over a layer's keys, or some of them, and who is shown them: `sums` is handed to
-    attention, unless it `left` them before, and `show` called behind it.
-    """
-
-    def __init__(
-        self, cache: TargetKVCache, layer: int, q: torch.Tensor, left: ScoreRequest | None = None
-    ) -> None:
-        self._observer, self._layer, self._q = cache.observer, layer, q
-        self.sums = left or wanted_sums(cache)
-
-    def show(self, k: torch.Tensor, *, start: int, length: int, own: int) -> None:
-        """See KeyHook."""
-        if self._observer is None:
-            return
-        left = {} if self.sums is None or self.sums.found is None else {"sums": self.sums.found}
-        self._observer(self._layer, self._q, k, start=start, length=length, own=own, **left)
-
-
 class KVStore:
     """Preallocated keys and values in the shared layout, in rows of `dtype`. Rows never written are zero, so
     hidden keys are finite.
@@ -380,6 +368,11 @@ class KVStore:
         for block, inside, first, count in pieces(start, n, self.block_tokens):
             self.k[layer, block, :, inside : inside + count] = k[first : first + count].transpose(0, 1)
             self.v[layer, block, :, inside : inside + count] = v[first : first + count].transpose(0, 1)
+
+    def move(self, source: int, target: int, n: int) -> None:
+        """In a store of one block: rows [source, source + n) of all layers become rows [target, ...)."""
+        for part in (self.k, self.v):
+            part[:, 0, :, target : target + n] = part[:, 0, :, source : source + n].clone()
 
     def put(self, layer: int, start: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """As `write`, from k, v [kv_heads, n, width]."""

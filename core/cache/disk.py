@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 1024  # of a book in one file
 SUFFIX, PART = ".kv", ".part"
-WINDOWS = "windows-"  # how names begin of files that hold no block, but windows or states
+# how names begin of files that hold no block, but windows or states
+WINDOWS, STATES = "windows-", "states-"
 RESERVE_BYTES = 2 * GB  # stays free on the disk whatever the quota says
 # of the space that is free; the embedded model writes 0.2 GB for 8,000 tokens
 _AUTO_SHARE, _AUTO_MOST = 0.1, 20 * GB
@@ -75,7 +76,7 @@ class SnapshotFolder:
         found: dict[str, StoredBook] = {}
         for path, size, _ in self._files():
             before = found.get(path.parent.name, StoredBook())
-            is_block = not path.name.startswith(WINDOWS)
+            is_block = not path.name.startswith((WINDOWS, STATES))
             own = BLOCK_TOKENS if is_block and path.parent.parent.name == model_name else 0
             found[path.parent.name] = StoredBook(before.bytes + size, before.tokens + own)
         return found
@@ -94,9 +95,12 @@ class SnapshotFolder:
 
         `keep` is never deleted, and nothing is where that would not do.
         """
-        files = sorted(self._files(), key=lambda file: file[2])
+        files, kept = list(self._files()), set(keep)
         room = min(quota_bytes - sum(size for _, size, _ in files), self._free_bytes() - RESERVE_BYTES)
-        others = [(path, size) for path, size, _ in files if path not in keep]
+        if room >= needed_bytes:
+            return True
+        files.sort(key=lambda file: file[2])
+        others = [(path, size) for path, size, _ in files if path not in kept]
         if room + sum(size for _, size in others) < needed_bytes:
             return False
         for path, size in others:

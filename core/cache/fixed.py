@@ -9,7 +9,9 @@ from collections.abc import Callable
 import torch
 
 from core.backend.base import Backend, ScoreRequest
-from core.cache.base import InPlaceRows, KVStore
+from core.backend.shared.kv_rows import as_rows
+from core.cache.base import InPlaceRows
+from core.cache.two_sizes import OneBlockStore
 
 Rotate = Callable[[int, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -22,14 +24,15 @@ class FixedRows:
     every row of the store by its slot.
     """
 
-    def __init__(self, store: KVStore, backend: Backend, n: int, rotate: Rotate | None = None) -> None:
-        assert store.k.shape[1] == 1, "rows are found by slot in a store of one block"
+    def __init__(self, store: OneBlockStore, backend: Backend, n: int, rotate: Rotate | None = None) -> None:
+        assert store.block_tokens == store.capacity, "rows are found by slot in a store of one block"
         self.rotates_on_read = rotate is not None
         self._store, self._backend, self._rotate, self._n = store, backend, rotate, n
         self._positions, self._slots = (
             torch.zeros(n, dtype=torch.long, device=backend.device) for _ in range(2)
         )
-        self._all_slots = torch.arange(store.capacity, device=backend.device)
+        # where a cache is a book, nobody asks for as many numbers
+        self._all_slots = torch.arange(store.capacity if rotate else 0, device=backend.device)
 
     def place(self, position: int, slot: int) -> None:
         """The first row's rotary position and slot; the others follow."""
@@ -48,10 +51,11 @@ class FixedRows:
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor:
         """See KVCache."""
-        # [kv_heads, capacity, head_dim]
-        keys, values = self._store.k[layer, 0], self._store.v[layer, 0]
-        keys.index_copy_(1, self._slots, k.transpose(0, 1).to(keys.dtype))
-        values.index_copy_(1, self._slots, v.transpose(0, 1).to(values.dtype))
+        # [kv_heads, capacity, width]
+        keys, values = (part[0] for part in self._store.filled(layer, self._store.capacity))
+        for part, new in ((keys, k), (values, v)):
+            rows = as_rows(new, q.shape[-1], part.dtype)
+            part.index_copy_(1, self._slots, rows.transpose(0, 1))
         if self._rotate is not None:
             keys = self._rotate(layer, keys.transpose(0, 1), self._all_slots).transpose(0, 1)
         return self._backend.attend_slots(q, keys, values, slots=self._slots)
@@ -65,3 +69,20 @@ class FixedRows:
 
     def advance(self, n: int) -> None:
         """The cache that was stood for counts its rows itself."""
+
+
+class WitnessedRows(FixedRows):
+    """Likewise, and keeps each layer's queries [n, heads, head_dim] where the pass left them: who watches is
+    shown them behind it.
+    """
+
+    def __init__(self, store: OneBlockStore, backend: Backend, n: int) -> None:
+        super().__init__(store, backend, n)
+        self.queries: dict[int, torch.Tensor] = {}  # by layer
+
+    def attend(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
+    ) -> torch.Tensor:
+        """See KVCache."""
+        self.queries[layer] = q
+        return super().attend(layer, q, k, v, offset=offset)

@@ -8,16 +8,9 @@ import torch
 
 from core.backend.base import Backend, ScoreRequest
 from core.backend.shared.kv_rows import dequantized
-from core.cache.base import (
-    InPlaceRows,
-    KeyHook,
-    KVShape,
-    KVStore,
-    ObservedAttention,
-    Witness,
-    pieces,
-    wanted_sums,
-)
+from core.cache.base import InPlaceRows, KeyHook, KVShape, KVStore, Witness, pieces
+from core.cache.fixed import WitnessedRows
+from core.cache.observed import ObservedAttention, wanted_sums
 
 
 class FullKVCache:
@@ -98,6 +91,9 @@ class FullKVCache:
     def remember(self) -> None:
         """See TargetKVCache. Every prefix is kept."""
 
+    def attend_on_host(self, share: float) -> None:
+        """See TargetKVCache. Nothing lies in host memory."""
+
     def begin_segment(self) -> None:
         """See TargetKVCache. All is in place."""
 
@@ -119,6 +115,19 @@ class FullKVCache:
         out = self.backend.attend(q, keys, values, length=end, causal=True, sums=observed.sums)
         observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
+
+    @property
+    def of_one_block(self) -> bool:
+        """See TargetKVCache."""
+        return self.store.block_tokens == self.store.capacity
+
+    def place(self) -> tuple[int, int]:
+        """See WholeKVCache."""
+        return self.length, self.length
+
+    def fixed(self, n: int) -> WitnessedRows:
+        """See WholeKVCache."""
+        return WitnessedRows(self.store, self.backend, n)
 
     def in_place(self) -> InPlaceRows | None:
         """See KVCache."""

@@ -43,6 +43,11 @@ class HostBlocks:
         """Views [kv_heads, block_tokens, width] of one block."""
         return self.k[block - self.first_block], self.v[block - self.first_block]
 
+    def first(self, rows: int) -> Pair:
+        """Views [blocks, kv_heads, block_tokens, width] of the blocks of the first `rows` rows here."""
+        blocks = -(-rows // self._block_tokens)
+        return self.k[:blocks], self.v[:blocks]
+
     def fetch(self, block: int, inside: int, k: torch.Tensor, v: torch.Tensor) -> None:
         """Rows [inside, inside + n) of a block go to k, v [kv_heads, n, width] on the device."""
         for target, source in zip((k, v), self.block(block), strict=True):

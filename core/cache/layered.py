@@ -142,6 +142,8 @@ class LayeredKVCache(Layered):
     states from where the last segments began and ended.
     """
 
+    of_one_block = False
+
     def __init__(self, shape: KVShape, full: TargetKVCache, side: Side) -> None:
         super().__init__(shape, full.backend, full, side)
         self.dtype, self.block_tokens = full.dtype, full.block_tokens
@@ -205,6 +207,10 @@ class LayeredKVCache(Layered):
     def swept_layers(self) -> Collection[int]:
         """See TargetKVCache."""
         return {self._seeing_all[place] for place in self.full.swept_layers}
+
+    def attend_on_host(self, share: float) -> None:
+        """See TargetKVCache."""
+        self.full.attend_on_host(share)
 
     def begin_segment(self) -> None:
         """See TargetKVCache."""

@@ -11,6 +11,9 @@ compute. Each part's attention is joined to the others by log-sum-exp. The pass'
 ("fresh") until the stream is over; then they go to the host in one copy, and are put into their places when
 the next pass begins, as far as they were not rolled back.
 
+Or the CPU attends to the oldest of them where they lie, while the bus brings the rest: to all of them, which
+is the baseline of the papers, or to a share. What it found is joined to the other parts in the same way.
+
 A segment of many rows (prefill) works on one layer at a time (core.cache.segment): what lies in host memory
 crosses the bus once per layer and segment, rows of the segment itself never.
 """
@@ -24,13 +27,16 @@ import torch
 
 from core.backend.base import Backend, HostCopies, ScoreRequest
 from core.backend.shared.kv_rows import dequantized
-from core.cache.base import InPlaceRows, KeyHook, KVShape, KVStore, ObservedAttention, Witness, pieces
+from core.backend.shared.merge import merge_into
+from core.cache.base import InPlaceRows, KeyHook, KVShape, KVStore, Witness, pieces
 from core.cache.fresh import FreshRows, landing_bytes
 from core.cache.host import Pair
+from core.cache.observed import ObservedAttention
 from core.cache.segment import SegmentSizes, SweptLayers, WholeLayers
 from core.cache.stored import StoredBlocks, host_bytes
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
+_SHARE_STEP = 64  # tokens
 
 
 class OffloadedKVCache:
@@ -46,6 +52,7 @@ class OffloadedKVCache:
 
     rotates_on_read = False
     ready = True
+    of_one_block = False
 
     def __init__(
         self,
@@ -66,8 +73,8 @@ class OffloadedKVCache:
         self.shape, self.block_tokens, self.backend = shape, block_tokens, backend
         self.dtype = dtype or backend.storage
         self.blocks = -(-capacity // block_tokens)
-        self._copies = backend.copies()
-        # memory must not go while copies still use it
+        self._copies, self._on_host = backend.copies(), backend.host_attention()
+        # memory must not go while copies still use it; who asks the CPU holds what it reads
         weakref.finalize(self, _drain, self._copies).atexit = False
         self._stored = StoredBlocks(
             shape,
@@ -87,6 +94,8 @@ class OffloadedKVCache:
         self.witness: Witness | None = None
         self.length = self.committed = 0
         self._announced = self._in_segment = self._in_stream = False
+        self._share = 0.0  # of what lies in host memory, that is the CPU's
+        self._borders: dict[int, int] = {}  # in each streamed layer the first token that crosses the bus
         self._written = self._copies.mark()  # behind the last copy to the host
 
     def _lay_out(self) -> None:
@@ -145,6 +154,10 @@ class OffloadedKVCache:
     def begin_segment(self) -> None:
         """See TargetKVCache."""
         self._announced = True
+
+    def attend_on_host(self, share: float) -> None:
+        """See TargetKVCache. In a pass whose keys are looked at everything crosses the bus."""
+        self._share = share
 
     def attend(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
@@ -317,7 +330,10 @@ class OffloadedKVCache:
             target.put(layer, 0, *self._stored.runs(layer, on_host[layer], chunks[layer], chunk))
 
     def _settle(self) -> None:
-        """Puts the rows of the last short pass into their places, as far as they were not rolled back."""
+        """Puts the rows of the last short pass into their places, as far as they were not rolled back. Before
+        anything is written, what the CPU still reads for a pass that was broken off comes to its end.
+        """
+        self._on_host.finish()
         self._fresh.settle(self._written)
 
     # ---- a pass --------------------------------------------------------------------------------------------
@@ -333,7 +349,8 @@ class OffloadedKVCache:
         if self._in_segment:
             self._segment.begin(self.length)
         elif self._in_stream:
-            self._segment.ring.begin(self._streamed, self.length)
+            self._borders = self._share_out()
+            self._segment.ring.begin(self._borders, self.length)
 
     def _attend_kept(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, offset: int
@@ -350,16 +367,32 @@ class OffloadedKVCache:
 
     # ---- a pass of few rows: the ring ----------------------------------------------------------------------
 
+    def _share_out(self) -> dict[int, int]:
+        """See `_borders`; rows in host memory before them are the CPU's. It reads none before they landed."""
+        firsts = {layer: min(first, self.length) for layer, first in self._stored.first_away().items()}
+        if not self._share or self.observer is not None:
+            return firsts
+        self._copies.finish(self._written)
+        return {layer: first + self._of_host(self.length - first) for layer, first in firsts.items()}
+
+    def _of_host(self, rows: int) -> int:
+        """How many of so many rows are the CPU's."""
+        return rows if self._share == 1.0 else int(self._share * rows) // _SHARE_STEP * _SHARE_STEP
+
     def _attend_streamed(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         n, place = k.shape[0], self._place[layer]
+        resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
+        if on_host := self._borders[layer] - resident:
+            self._on_host.ask(q, *self._stored.host[layer].first(on_host), length=on_host)
         own = self._fresh.write(place, k, v)
         observed = ObservedAttention(self, layer, q)
         total = self.backend.attend_part(q, *own, length=n, causal=True, sums=observed.sums)
-        resident = min(self.length, self._stored.resident(layer) * self.block_tokens)
         if resident:
             self._join(total, layer, q, self._stored.kept[layer].filled(0, resident), 0, resident)
         for start, rows, buffer in self._segment.ring.blocks(layer):
             self._join(total, layer, q, buffer, start, rows)
+        if on_host:
+            merge_into(*total, *self._on_host.part())
         observed.show(own[0], start=self.length, length=n, own=n)
         return total[0].to(q.dtype)
 

@@ -208,7 +208,7 @@ class SweptLayers:
         """A segment begins behind `length` rows."""
         self._first, self._chunks = length, []
         self.places.begin(length)
-        self.ring.begin(self._streamed, self.places.base)
+        self.ring.begin(self._stored.first_away(), self.places.base)
 
     def attend(
         self,

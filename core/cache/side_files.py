@@ -54,5 +54,5 @@ def load_side(path: Path, model_key: str, kind: type[Kept]) -> Kept | None:
 def _checksum(tensors: dict[str, torch.Tensor]) -> int:
     found = 0
     for part in tensors.values():
-        found = zlib.crc32(part.contiguous().view(torch.uint8).numpy().data.cast("B"), found)
+        found = zlib.crc32(part.contiguous().view(torch.uint8).flatten().numpy(), found)
     return found

@@ -31,7 +31,7 @@ import torch
 
 from core.backend.shared.kv_rows import row_format, row_width
 from core.cache.base import KVShape
-from core.cache.disk import BLOCK_TOKENS, SUFFIX, WINDOWS, SnapshotFolder, part_of, touch
+from core.cache.disk import BLOCK_TOKENS, STATES, SUFFIX, WINDOWS, SnapshotFolder, part_of, touch
 from core.cache.side_files import Kept, load_side, save_side
 from core.cache.states import KeptStates
 from core.cache.windows import KeptWindows
@@ -94,6 +94,8 @@ class SnapshotStore:
         self._side_kind = KeptWindows if shape.states is None else KeptStates
         shape = shape.of_full
         self._key, self._shape, self._dtype, self._quota_bytes = model_key, shape, dtype, quota_bytes
+        # what files say they are: a text of a million tokens has a thousand, looked at before each is added
+        self._read_before: dict[Path, tuple[tuple[int, int], dict]] = {}
 
     @property
     def bytes_per_token(self) -> int:
@@ -132,7 +134,7 @@ class SnapshotStore:
                         raise _Unusable("what stood beside it is not there")
                     into.put_side(kept)
             except (OSError, _Unusable) as error:
-                _refuse(block.path, error)
+                self._refuse(block.path, error)
                 return
             yield end
 
@@ -174,10 +176,11 @@ class SnapshotStore:
             chain.pop()
         return chain
 
-    @staticmethod
-    def _beside(block: _Block) -> Path:
-        """Where windows or states at the end of a block are kept."""
-        return block.path.with_name(f"{WINDOWS}{block.path.name.partition('-')[2]}")
+    def _beside(self, block: _Block) -> Path:
+        """Where windows or states at the end of a block are kept; states had the name of windows before."""
+        end = block.path.name.partition("-")[2]
+        path, earlier = (block.path.with_name(f"{kind}{end}") for kind in (STATES, WINDOWS))
+        return path if self._side_kind is KeptStates and not earlier.is_file() else earlier
 
     def _keep_side(self, book_id: str, ids: Sequence[int], source: LayeredSource) -> None:
         """Those at the end of `ids`, where `source` still knows them."""
@@ -220,8 +223,7 @@ class SnapshotStore:
     def _described(self, path: Path, start: int, wanted: Sequence[int]) -> _Block | None:
         """What a file says it is; None, and deleted, when it is damaged or foreign."""
         try:
-            with path.open("rb") as file:
-                facts = self._description(file)
+            facts = self._facts(path)
             ids = facts["ids"]
             if (
                 facts["start"] != start
@@ -232,13 +234,25 @@ class SnapshotStore:
         except FileNotFoundError:  # another process made room
             return None
         except (OSError, ValueError, KeyError, TypeError, OverflowError, _Unusable) as error:
-            _refuse(path, error)
+            self._refuse(path, error)
             return None
         common = next(
             (i for i, (a, b) in enumerate(zip(ids, wanted, strict=False)) if a != b),
             min(len(ids), len(wanted)),
         )
         return _Block(path, start, ids, facts["checksums"], common)
+
+    def _facts(self, path: Path) -> dict:
+        """What a file says it is, read once: a file is never changed, and its rows are checked when they are
+        read. Raises what `_description` does, and OSError.
+        """
+        stat = path.stat()
+        seen = stat.st_ino, stat.st_size
+        if self._read_before.get(path, (None, {}))[0] != seen:
+            with path.open("rb") as file:
+                facts = self._description(file)
+            self._read_before[path] = seen, {**facts, "ids": array("i", facts["ids"])}
+        return self._read_before[path][1]
 
     def _description(self, file: BinaryIO) -> dict:
         size = file.seek(0, os.SEEK_END)
@@ -261,6 +275,14 @@ class SnapshotStore:
         if size != len(facts["ids"]) * self.bytes_per_token + length + _END.size:
             raise _Unusable("its size is wrong")
         return facts
+
+    def _refuse(self, path: Path, error: Exception) -> None:
+        log.warning("a KV snapshot is not used and deleted: %s", error)
+        self._read_before.pop(path, None)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            log.warning("it cannot be deleted either: %s", path)
 
     # ---- reading -------------------------------------------------------------------------------------------
 
@@ -351,6 +373,7 @@ class SnapshotStore:
                 }
                 text = json.dumps(facts, separators=(",", ":")).encode()
                 file.write(text + _END.pack(len(text), zlib.crc32(text), _MAGIC))
+            self._read_before.pop(path, None)  # a file that takes one's place may be given its number
             os.replace(part, path)
             return True
         finally:
@@ -379,11 +402,3 @@ def _name(parent: str, ids: Sequence[int]) -> str:
 def _bytes(k: torch.Tensor, v: torch.Tensor) -> memoryview:
     """k, v [n, kv_heads, width] as they lie in a file: [k, v][kv_heads][n][width]."""
     return torch.stack((k, v)).transpose(1, 2).contiguous().cpu().view(torch.uint8).numpy().data.cast("B")
-
-
-def _refuse(path: Path, error: Exception) -> None:
-    log.warning("a KV snapshot is not used and deleted: %s", error)
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        log.warning("it cannot be deleted either: %s", path)

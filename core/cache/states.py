@@ -85,18 +85,17 @@ class LayerStates:
         self._recurrences[place] = recurrence
         first = start - self.end
         self._rows[place, self.shape.tail + first : self.shape.tail + first + len(rows)] = rows
-        tip = self._tips[place]
+        source, begin = self._tips[place], first
         if self._tip_ends[place] != start:
-            tip.copy_(self._states[place])
-            self._step(place, tip, range(first))
-        found = self._step(place, tip, range(first, first + len(rows)))
+            source, begin = self._states[place], 0
+        found = self._step(place, source, self._tips[place], range(begin, first + len(rows)))
         self._tip_ends[place] = start + len(rows)
-        return torch.stack(found).to(rows.dtype)
+        return found[first - begin :].to(rows.dtype)
 
-    def _step(self, place: int, state: torch.Tensor, waiting: range) -> list[torch.Tensor]:
+    def _step(self, place: int, source: torch.Tensor, target: torch.Tensor, waiting: range) -> torch.Tensor:
         """Takes a state through some of the rows that wait."""
-        step, seen = self._recurrences[place].step, self.shape.tail + 1
-        return [step(state, self._rows[place, at : at + seen]) for at in waiting]
+        rows = self._rows[place, waiting.start : waiting.stop + self.shape.tail]
+        return self._recurrences[place].one_by_one(source, target, rows)
 
     def recur_for_good(
         self, place: int, rows: torch.Tensor, recurrence: Recurrence, *, start: int
@@ -109,11 +108,11 @@ class LayerStates:
         found, at, end, size = [], start, start + len(rows) - tail, recurrence.step_rows
         while at < end:
             whole = 0 if at % size else (end - at) // size * size
-            if whole:
-                found.append(recurrence.steps(state, rows[at - start : at - start + tail + whole]))
-            else:
-                found.append(recurrence.step(state, rows[at - start : at - start + tail + 1])[None])
-            at += whole or 1
+            count = whole or min(end, (at // size + 1) * size) - at
+            some = rows[at - start : at - start + tail + count]
+            taken = recurrence.steps(state, some) if whole else recurrence.one_by_one(state, state, some)
+            found.append(taken)
+            at += count
         self._rows[place, :tail] = rows[len(rows) - tail :]
         return torch.cat(found).to(rows.dtype)
 
@@ -123,17 +122,26 @@ class LayerStates:
         assert final >= 0, f"states stand at token {self.end}, not at {length}"
         if final == 0:
             return
-        for place in range(len(self._tip_ends)):
-            if self._tip_ends[place] == length:
-                self._states[place].copy_(self._tips[place])
-            else:
-                self._step(place, self._states[place], range(final))
+        if all(end == length for end in self._tip_ends):
+            self._states, self._tips = self._tips, self._states
+            self._forget_tips()
+        else:
+            self._catch_up(length)
         tail = self._rows[:, final : final + self.shape.tail].clone()
         if self._rows.shape[1] > self.shape.tail + self._room:
             self._rows = self._empty(self._room)
         self._rows[:, : self.shape.tail] = tail
         self.end = length
         self._tip_ends = [end if end == length else -1 for end in self._tip_ends]
+
+    def _catch_up(self, length: int) -> None:
+        """Each state goes through the rows up to token `length`, or becomes its tip."""
+        for place in range(len(self._tip_ends)):
+            state = self._states[place]
+            if self._tip_ends[place] == length:
+                state.copy_(self._tips[place])
+            else:
+                self._step(place, state, state, range(length - self.end))
 
     def fed(self, length: int) -> None:
         """A segment ends at token `length`; its rows are in."""

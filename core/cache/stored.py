@@ -72,6 +72,10 @@ class StoredBlocks:
         """Blocks of the layer that stay on the device, from the first on."""
         return self._resident_blocks if layer < self._resident_layers else 0
 
+    def first_away(self) -> dict[int, int]:
+        """The first token in host memory of each layer that has some there."""
+        return {layer: self.resident(layer) * self.block_tokens for layer in self.host}
+
     def away(self, layer: int, length: int) -> range:
         """The blocks of the layer's first `length` rows that are in host memory."""
         return range(self.resident(layer), -(-length // self.block_tokens))

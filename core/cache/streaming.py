@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import torch
 
 from core.backend.base import Backend, ScoreRequest
-from core.cache.base import InPlaceRows, KVShape, KVStore
+from core.cache.base import InPlaceRows, KVShape
 from core.cache.fixed import FixedRows, Rotate
+from core.cache.two_sizes import OneBlockStore, store_of
 
 
 class StreamingKVCache:
@@ -36,14 +37,13 @@ class StreamingKVCache:
         sinks: int = 16,
         window: int = 256,
         slack: int = 64,
-        store: KVStore | None = None,
+        store: OneBlockStore | None = None,
     ) -> None:
         self.backend = backend
         self.sinks, self.window, self.slack = sinks, window, slack
         capacity = sinks + window + slack
-        self.store = store or KVStore(
-            shape, capacity, block_tokens=capacity, dtype=backend.storage, device=backend.device
-        )
+        how = {"block_tokens": capacity, "dtype": backend.storage, "device": backend.device}
+        self.store = store or store_of(shape, capacity, **how)
         self._rotate = rotate
         self.reset()
 
@@ -119,7 +119,7 @@ class StreamingKVCache:
         self.length = self.committed = length
         excess = self.kept - (self.sinks + self.window)
         if excess > 0:
-            self._move(self.sinks + excess, self.sinks, self.window)
+            self.store.move(self.sinks + excess, self.sinks, self.window)
             self._evicted += excess
 
     def rollback(self, length: int) -> None:
@@ -135,7 +135,3 @@ class StreamingKVCache:
     def reset(self) -> None:
         """See KVCache."""
         self.length = self.committed = self._evicted = 0
-
-    def _move(self, source: int, target: int, n: int) -> None:
-        for part in (self.store.k, self.store.v):
-            part[:, 0, :, target : target + n] = part[:, 0, :, source : source + n].clone()

@@ -155,6 +155,11 @@ def with_instructions(prompt: str, instructions: str) -> str:
     return f"{prompt}\n\n{instructions}" if instructions else prompt
 
 
+def told_of(style: ReadingStyle, sentence: str) -> str:
+    """What a model is asked behind a part of a book whose `sentence` it tells."""
+    return style.sentence_prompt.replace("{sentence}", sentence)
+
+
 def not_followed() -> str:
     """What is told where the model got no instructions of the person's."""
     return _(

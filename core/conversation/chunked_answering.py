@@ -48,7 +48,7 @@ class ChunkedAnswering(Responder):
         notes: tuple[str, ...] = ()
         if part is None:
             part = plan.parts[0]
-            notes = (_("The question names nothing that occurs in the book, so its beginning was read."),)
+            notes = (_("The question names nothing that occurs in what may be read, so its beginning was."),)
         self._conversations.memory(ask).part = part
         yield ReadingStep(plan.parts.index(part) + 1, len(plan.parts), part.label)
         memo = self._memo(known)

@@ -35,8 +35,11 @@ class ReadingStyle:
     # "told": the whole from the parts, by the model; "supported": the parts by the model, each in the place
     # of the book's own sentences that were chosen from it; "own": in these alone
     summaries: str = "told"
-    # of a part at most, until what the book bears out of them says enough
-    tellings: int = 1
+    # "supported": what is asked for one of these sentences, how often at most, and how much of what is told
+    # one sentence of the book must hold (core.evidence.nearness) where it is to stand
+    sentence_prompt: str = "Tell in one sentence, in the third person, what this says: “{sentence}”"
+    tellings: int = 3
+    nearness: float = 0.8
     # a summary's sentence of which the book holds less (core.evidence.support) is not said
     supported: float = 0.2
     # a part's summary that keeps less to its text (core.text.grounding) is tried again

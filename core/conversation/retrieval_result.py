@@ -70,7 +70,10 @@ class RetrievalState:
                 "No passage shares a word with the question: ask with names or words that stand in the book."
             )
             return (Piece(joined_sentences(_(UNSAID), hint), ""),)
-        shown = [Piece(joined_sentences(_(UNSAID), _("Nearest passages:")), "")]
+        said = [_(UNSAID), _("Nearest passages:")]
+        if ask.chapters or ask.selected_chapters:
+            said.insert(1, _("Only the chosen chapters were read."))
+        shown = [Piece(joined_sentences(*said), "")]
         for one in self.order[:_SHOWN_PASSAGES]:
             place = self.places.get(one) or self.evidence.support("", one, ask.question).place
             shown += [Piece("\n\n", ""), *quotation(ask.book, place)]

@@ -132,7 +132,9 @@ class Summarizer:
         return [in_language_of(text, self._style, prompt) for prompt in prompts]
 
     def _made_from(self, text: str, prompts: Sequence[str]) -> tuple[str, ...]:
-        return self._kept_by, self._style.system, "\n".join(prompts), f"{self._style.supported:g}", text
+        style = self._style
+        told = (f"{style.nearness:g}", style.sentence_prompt) if style.summaries == "supported" else ()
+        return self._kept_by, style.system, "\n".join(prompts), f"{style.supported:g}", text, *told
 
 
 def ready_text(text: LevelledText) -> Iterator[Event]:

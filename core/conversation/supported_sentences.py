@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from core.conversation.naming import named, points_back
 from core.conversation.part_summaries import SummaryLine
 from core.documents.document import Document
 from core.evidence.choosing import best_sentences, choose_sentences
+from core.evidence.nearness import NearSentences
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
 from core.text.levelled import LevelledText
@@ -33,6 +35,7 @@ class TellableSpan:
     ) -> None:
         self._book, self._evidence, self._within = book, evidence, within
         self._lines = tuple(lines)
+        self._near = NearSentences(book.text, within, evidence)
 
     def supported(self, told: LevelledText, least: float) -> tuple[SummaryLine, ...]:
         """The sentences of `told` that the stretch bears out with a score of `least`
@@ -50,19 +53,18 @@ class TellableSpan:
                 lines.append(line)
         return tuple(lines)
 
-    def held(self, sentence: str, least: float) -> SummaryLine | None:
-        """One sentence with its place, where the stretch bears it out likewise; None where it does not. One
-        that stands in the book word for word is the book's own.
+    def near(self, said: str, least: float) -> SummaryLine | None:
+        """One sentence with its place, where one of the stretch says it in nearly its words
+        (core.evidence.nearness), `least` of them; None where none does, and of one that stands in the book
+        word for word. Who is meant by a pronoun that it begins with is named: the subject of one of the two
+        sentences before its place; None where neither has a name.
         """
-        said = " ".join(sentence.split())
-        marks = self._evidence.marks_within(said, self._within, agrees=least)
-        if not marks or not ENDED.search(said) or any(mark.place is None for mark in marks):
+        place = self._near.place(said, least) if ENDED.search(said) else None
+        if place is None or self._evidence.quotes.find(said) is not None:
             return None
-        return SummaryLine(said, *marks[0].place, own=all(mark.state == "quoted" for mark in marks))
-
-    def knows(self, name: str) -> bool:
-        """Whether the book writes this word as a name, never small."""
-        return self._evidence.is_name(name)
+        if points_back(said):
+            said = named(said, self._near.before(place), self._evidence.is_name) or ""
+        return SummaryLine(said, *place) if said else None
 
     def own(self, words: int) -> tuple[SummaryLine, ...]:
         """The stretch in about so many words of its own."""

@@ -67,7 +67,9 @@ def _grown(
         for row, at in enumerate(running):
             draw, sampling = distributions[at]
             distribution = sampling.probs(logits[row : row + 1], [*ids, *branches[at].tokens])
-            _take(branches[at], int(draw(distribution[0])), levels[row], eos_ids)
+            token = draw(distribution[0])
+            drawn, level = model.ranks.numbers(token, levels[row].index_select(0, token))
+            _take(branches[at], int(drawn), level, eos_ids)
         going = [row for row, at in enumerate(running) if branches[at].reason is None]
         if going and len(going) < len(running):
             cache.keep(going)
@@ -80,10 +82,10 @@ def _distribution(params: Params, start: int) -> tuple[Callable[[torch.Tensor], 
     return SeededRandomness(params.seed).draw, sampling
 
 
-def _take(branch: AnswerBranch, token: int, levels: torch.Tensor, eos_ids: frozenset[int]) -> None:
-    """The branch's next token."""
+def _take(branch: AnswerBranch, token: int, level: float, eos_ids: frozenset[int]) -> None:
+    """The branch's next token and its log-probability."""
     branch.tokens.append(token)
-    branch.log_probability += float(levels[token])
+    branch.log_probability += level
     if token in eos_ids or branch.ends(token):
         branch.reason = "stop"
     elif len(branch.tokens) >= branch.params.max_new_tokens:

@@ -1,4 +1,4 @@
-"""Where chance enters decoding: one object with two verbs, so that a test can walk every branch with its
+"""Where chance enters decoding: one object with few verbs, so that a test can walk every branch with its
 probability.
 """
 
@@ -7,6 +7,9 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
+
+from core.backend.ranks import Ranks
+from core.backend.shared.transfer import to_host
 
 _BLOCK = 1024  # uniforms drawn and sent at once
 ONE = 2**62  # probability 1 in fixed point
@@ -23,7 +26,7 @@ def cumulative(probs: torch.Tensor) -> torch.Tensor:
 
 class Randomness(Protocol):
     """The two random decisions of speculative sampling. Answers are int64 [1] where the question lies:
-    nothing is read from a device.
+    nothing is read from a device, but for what `numbers` is given.
     """
 
     def first_rejection(self, accept_probs: torch.Tensor) -> torch.Tensor:
@@ -36,8 +39,20 @@ class Randomness(Protocol):
         """A token from the distribution `probs` [vocab], which sums to 1."""
         ...
 
+    def numbers(self, *parts: torch.Tensor) -> list[float]:
+        """What was decided, for the host; see core.backend.shared.transfer.to_host."""
+        ...
 
-class SeededRandomness:
+
+class OwnNumbers:
+    """Reads what was decided here."""
+
+    def numbers(self, *parts: torch.Tensor) -> list[float]:
+        """See Randomness."""
+        return to_host(*parts)
+
+
+class SeededRandomness(OwnNumbers):
     """Production randomness: one generator on the host, consumed in decoding order, so the same seed and
     settings give the same text.
 
@@ -73,3 +88,15 @@ class SeededRandomness:
             self._used = 0
         self._used += n
         return self._block[self._used - n : self._used].to(device)
+
+
+class RankedRandomness(SeededRandomness):
+    """The chance of a model of several ranks: what rank 0 decided holds for all."""
+
+    def __init__(self, seed: int, *, ranks: Ranks) -> None:
+        super().__init__(seed)
+        self._ranks = ranks
+
+    def numbers(self, *parts: torch.Tensor) -> list[float]:
+        """See Randomness."""
+        return self._ranks.numbers(*parts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from core.backend.shared.transfer import on_device, to_device, to_host
+from core.backend.shared.transfer import on_device, to_device
 from core.decoding.randomness import Randomness
 
 
@@ -72,7 +72,7 @@ def verify(
     )
     token = randomness.draw(distribution)
     sure = () if logits is None else _confidence(logits, tokens, accepted, token)
-    stood, drawn, *rest = to_host(accepted, token, q, *sure)
+    stood, drawn, *rest = randomness.numbers(accepted, token, q, *sure)
     assert all(chance > 0 for chance in rest[:g]), (
         f"a draft token has probability 0 under its own distribution: {rest[:g]}"
     )
@@ -87,7 +87,7 @@ def sample_token(
     temperature 1; one read.
     """
     token = randomness.draw(distribution)
-    drawn, *sure = to_host(
+    drawn, *sure = randomness.numbers(
         token, *([] if logits is None else [torch.softmax(logits, -1)[0].gather(0, token)])
     )
     return int(drawn), tuple(sure)

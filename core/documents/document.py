@@ -46,6 +46,9 @@ class Document:
     pictures: int = 0
     # of the rules that cut this text into chapters; 0 for books read before they were counted
     reader_version: int = 0
+    # which series the file says it belongs to, and as which volume; "" and None where it does not say
+    series: str = ""
+    volume: float | None = None
     article: bool = False  # of a web page, without what stands around it
     # the other way to read the file, as `packed`: all of the page whose article this is, or the reverse
     other_reading: str = ""

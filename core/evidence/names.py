@@ -92,6 +92,7 @@ _OPENS = re.compile(r"[.!?:;“”\"‘(\[_*]|``|''|--|—|\n\s*\n")
 _CALLED = re.compile(r"(?:[,“\"‘]|``)\s*$")
 _CALLED_END = re.compile(r"\s?[,!?.]")
 _OWNS = re.compile(r"\s?['’]s\b")
+IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
 _ADJACENT = (" ", "\n")
 _OPENING_ONLY = 1.3  # less for a word that only ever begins sentences
 _PRIOR = 0.2  # what speaks for a person where nothing else does, as one mention
@@ -272,9 +273,10 @@ def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> fl
     called = _CALLED.search(read.between(first - 1)) and _CALLED_END.match(read.text, end)
     lead, tail = read.word(first), read.word(last)
     fond = read.word(first - 1) in _FOND
+    acts = behind in _ACTS or behind.endswith("ed") and behind not in SPEAKS
     return (
         3.0 * bool(title)
-        + 0.7 * (behind in _ACTS or behind.endswith("ed") and behind not in SPEAKS)
+        + 0.7 * (acts and not IS_WHERE.match(read.text, end))
         + 1.0 * (read.word(last + 1) in _WHO)
         + 0.4 * bool(_OWNS.match(read.text, end))
         + 0.5 * bool(called)

@@ -53,8 +53,8 @@ class _Known:
         """Whether a form is one of this person's: words of the name, and no title that tells them apart."""
         return (
             not self.role
-            and _within(mention.words, self.words)
-            and not any(_told_apart(mention.title, title) for title in self.titles)
+            and words_within(mention.words, self.words)
+            and not any(told_apart(mention.title, title) for title in self.titles)
         )
 
 
@@ -102,6 +102,8 @@ def _by_name(known: Sequence[_Known], mention: Mention) -> _Known | None:
     that none of several has it is somebody else's.
     """
     fitting = [one for one in known if one.may_be(mention)]
+    if not mention.title and any(one.titles & MEN for one in fitting):  # a bare surname is the husband's
+        fitting = [one for one in fitting if not one.titles & WOMEN] or fitting
     titled = [one for one in fitting if mention.title and mention.title in one.titles]
     if mention.title and not titled and len(fitting) > 1:
         return None
@@ -115,13 +117,14 @@ def _by_role(known: Sequence[_Known], words: tuple[str, ...]) -> _Known | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _told_apart(title: str, other: str) -> bool:
+def told_apart(title: str, other: str) -> bool:
     """Whether nobody has both titles: a man's and a woman's, a wife's and a daughter's."""
     both = {title, other}
     return both == {"mrs", "miss"} or bool(both & MEN and both & WOMEN)
 
 
-def _within(short: Sequence[str], long: Sequence[str]) -> bool:
+def words_within(short: Sequence[str], long: Sequence[str]) -> bool:
+    """Whether a name's words are some of another's, in a row."""
     starts = range(len(long) - len(short) + 1)
     return any(tuple(long[at : at + len(short)]) == tuple(short) for at in starts)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from core.evidence.names import (
     ARTICLES,
     DAYS,
+    IS_WHERE,
     LANDS,
     NO_NAMES,
     PEOPLES,
@@ -87,6 +88,7 @@ def _evidence(text: str, mention: Mention) -> float:
         + 0.8 * (before in ("to", "from") or beyond in ("to", "from"))
         + 0.6 * (before == "of" or beyond == "of")
         + 0.2 * bool(_AND.search(ahead))
+        + 1.2 * bool(IS_WHERE.match(text, mention.end))
         - 1.5 * (before in ARTICLES and before != "the")
         - 0.2 * (before == "the" and not beyond)
         - 1.0 * bool({before, behind} & SPEAKS)

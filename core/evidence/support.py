@@ -170,7 +170,7 @@ class Evidence:
         """The names of a question that neither the book nor its title page has, in order."""
         page = NAME.findall(f"{self._document.title} {self._document.author}")
         known = {name.lower() for name in (*self._known_names, *page)}
-        return [name for name in dict.fromkeys(self._names_in(question)) if name.lower() not in known]
+        return [name for name in dict.fromkeys(self.names_in(question)) if name.lower() not in known]
 
     def text_of(self, passage: Passage) -> str:
         """The words of a passage."""
@@ -372,17 +372,17 @@ class Evidence:
     def _consistent(self, sentence: str, held: _Held) -> bool:
         """Whether the passage knows the sentence's names and numbers, and does not deny what it says."""
         shared = set(terms(sentence)) & set(terms(held.closest))
-        return self._knows(sentence, held) and not shared & (_denied(sentence) ^ _denied(held.closest))
+        return self._knows(sentence, held) and not shared & (denied(sentence) ^ denied(held.closest))
 
     def _knows(self, sentence: str, held: _Held) -> bool:
         known = self._text[held.passage.start : held.passage.end]
-        if not set(self._names_in(sentence)) <= set(NAME.findall(known)):
+        if not set(self.names_in(sentence)) <= set(NAME.findall(known)):
             return False
         return set(_NUMBER.findall(_ITEM.sub("", sentence))) <= set(_NUMBER.findall(known))
 
-    def _names_in(self, sentence: str) -> Iterator[str]:
-        """Words written with a capital, the first one only where the book never writes it, or a form of it,
-        without.
+    def names_in(self, sentence: str) -> Iterator[str]:
+        """The names of a sentence: words written with a capital, the first one only where the book never
+        writes it, or a form of it, without.
         """
         for match in NAME.finditer(sentence):
             word = match.group()
@@ -391,7 +391,7 @@ class Evidence:
                 yield word
 
 
-def _denied(text: str) -> set[str]:
+def denied(text: str) -> set[str]:
     """The content words that a denial speaks of: those in the few words behind it. A name is not denied."""
     behind = (_REACH.match(text, match.end()).group() for match in _DENIES.finditer(text))
     return {word for words in behind for word in terms(NAME.sub("", words))}

@@ -145,8 +145,11 @@ def imagined_hardware(
     pcie_gb_per_s: float | None = None,
     system: str = "Linux",
     cores: int = 8,
+    cards: int = 1,
 ) -> Hardware:
-    """A machine that need not exist: an idle PC with this GPU (or "none", None) and this much RAM."""
+    """A machine that need not exist: an idle PC with so many of this GPU (or "none", None) and this much
+    RAM.
+    """
     known = SYSTEMS.get(system.strip().lower())
     if known is None:
         raise UserError(
@@ -157,7 +160,8 @@ def imagined_hardware(
     if unused:
         problems = (unused,)
     elif gpu is not None and gpu.strip().lower() != "none":
-        gpus = (imagined_gpu(gpu, vram_gib=vram_gib, pcie_gb_per_s=pcie_gb_per_s),)
+        one = imagined_gpu(gpu, vram_gib=vram_gib, pcie_gb_per_s=pcie_gb_per_s)
+        gpus = tuple(replace(one, index=index) for index in range(cards))
     ram = int(ram_gib * GIB)
     return Hardware(
         system=known,
@@ -193,13 +197,14 @@ def imagine(
     ram_gib: float | None = None,
     pcie_gb_per_s: float | None = None,
     system: str | None = None,
+    cards: int | None = None,
 ) -> Hardware:
     """The machine `base` with these parts exchanged; what is not given stays. Nothing given: `base` itself.
 
     A GPU by name replaces all of base's ("none": takes them out); without a name, VRAM and PCIe rate change
-    base's own.
+    base's own, and there are so many `cards` as its first.
     """
-    if gpu is None and vram_gib is None and ram_gib is None and pcie_gb_per_s is None and system is None:
+    if all(one is None for one in (gpu, vram_gib, ram_gib, pcie_gb_per_s, system, cards)):
         return base
     fresh = imagined_hardware(
         gpu=gpu,
@@ -207,11 +212,14 @@ def imagine(
         ram_gib=ram_gib or base.ram_bytes / GIB,
         pcie_gb_per_s=pcie_gb_per_s,
         system=system or base.system,
+        cards=cards or 1,
     )
     gpus = (
         fresh.gpus if gpu is not None else tuple(_changed(one, vram_gib, pcie_gb_per_s) for one in base.gpus)
     )
-    if not gpus and gpu is None and (vram_gib is not None or pcie_gb_per_s is not None):
+    if cards and gpu is None:
+        gpus = tuple(replace(gpus[0], index=index) for index in range(cards if gpus else 0))
+    if not gpus and gpu is None and any(one is not None for one in (vram_gib, pcie_gb_per_s, cards)):
         raise UserError(
             _('This machine has no CUDA GPU to change; name one with --gpu, for example --gpu "RTX 4090".')
         )

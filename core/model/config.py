@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,15 @@ from core.cache.base import KVShape, StateShape
 from core.errors import UserError
 from core.model.families import (
     FAMILIES,
-    DeltaSizes,
     LayerKind,
     LayerKinds,
-    delta_sizes,
     layer_kinds,
     require_family,
+    state_sizes,
     text_config,
     why_no_experts,
 )
+from core.model.mixer_sizes import StateSizes
 from core.model.shapes import Sizes, sizes_in
 from core.text.words import translated as _
 
@@ -55,7 +55,9 @@ class ModelConfig(Sizes):
     eos_ids: frozenset[int]
     kinds: LayerKinds
     source: Mapping[str, Any]
-    delta: DeltaSizes | None = None
+    states: StateSizes | None = None
+    logit_bound: float = 0.0  # what logits approach and never pass; 0: they are as they are
+    suppressed: tuple[int, ...] = ()  # tokens that are never said
 
     @property
     def identity(self) -> str:
@@ -63,29 +65,37 @@ class ModelConfig(Sizes):
         return f"{self.name} {self.source.get('content', '')}".strip()
 
     @property
+    def ahead(self) -> ModelConfig:
+        """Of the layer behind the model's own that predicts one token further: it attends."""
+        return replace(self, layers=1, kinds=(LayerKind(),), states=None)
+
+    @property
     def alike(self) -> bool:
         """Every layer rotates all that it computes and scales nothing."""
         return set(self.kinds) == {LayerKind()}
 
-    @property
-    def query_scale(self) -> float:
+    def heads_of(self, kind: LayerKind) -> tuple[int, int]:
+        """(KV heads, their size) of layers of this kind."""
+        return kind.kv_heads or self.kv_heads, kind.head_dim or self.head_dim
+
+    def query_scale(self, kind: LayerKind) -> float:
         """By how much queries are larger than where scores are divided by the root of their size."""
-        return (self.head_dim / (self.source.get("query_pre_attn_scalar") or self.head_dim)) ** 0.5
+        _kv_heads, head_dim = self.heads_of(kind)
+        undivided = 1 if FAMILIES[self.family].two_sizes else head_dim
+        return (head_dim / (self.source.get("query_pre_attn_scalar") or undivided)) ** 0.5
 
     @property
     def kv_shape(self) -> KVShape:
         """What a cache for this model holds per token, and beside its tokens."""
         windowed = tuple(layer for layer, kind in enumerate(self.kinds) if kind.window)
         window = max(kind.window for kind in self.kinds)
-        return KVShape(self.layers, self.kv_heads, self.head_dim, window, windowed, self._states)
+        own = self.heads_of(self.kinds[windowed[0]]) if windowed else None
+        return KVShape(self.layers, self.kv_heads, self.head_dim, window, windowed, self._state_shape, own)
 
     @property
-    def _states(self) -> StateShape | None:
-        layers, delta = tuple(at for at, kind in enumerate(self.kinds) if kind.stateful), self.delta
-        if not layers:
-            return None
-        size = (delta.value_heads, delta.key_dim, delta.value_dim)
-        return StateShape(layers, size, width=delta.width, tail=delta.kernel - 1)
+    def _state_shape(self) -> StateShape | None:
+        layers, own = tuple(at for at, kind in enumerate(self.kinds) if kind.stateful), self.states
+        return StateShape(layers, own.size, width=own.width, tail=own.kernel - 1) if layers else None
 
 
 def load_config(folder: Path) -> ModelConfig:
@@ -100,8 +110,10 @@ def load_config(folder: Path) -> ModelConfig:
     source = _stated(folder) or _completed(folder)
     _check_supported(source, folder.name)
     generation = folder / "generation_config.json"
-    ends = {**source, **(_json(generation) if generation.is_file() else {})}
-    return from_source(source, name=folder.name, eos=ends.get("eos_token_id"))
+    said = {**source, **(_json(generation) if generation.is_file() else {})}
+    if said.get("suppress_tokens"):  # not in config.json, of which transformers would drop them
+        source = {**source, "suppress_tokens": said["suppress_tokens"]}
+    return from_source(source, name=folder.name, eos=said.get("eos_token_id"))
 
 
 def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | None) -> ModelConfig:
@@ -118,7 +130,16 @@ def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | 
         eos_ids=frozenset(eos_ids),
         kinds=layer_kinds(source, name),
         source=source,
-        delta=delta_sizes(source),
+        states=state_sizes(source),
+        logit_bound=float(source.get("final_logit_softcapping") or 0),
+        suppressed=_suppressed(source),
+    )
+
+
+def _suppressed(source: Mapping[str, Any]) -> tuple[int, ...]:
+    """Tokens that are never said; numbers without a token say nothing."""
+    return tuple(
+        sorted({one for one in source.get("suppress_tokens") or () if 0 <= one < source["vocab_size"]})
     )
 
 
@@ -158,7 +179,8 @@ def _json(path: Path) -> dict[str, Any]:
 def _check_supported(source: Mapping[str, Any], name: str) -> None:
     family = source["model_type"]
     require_family(family, name)
-    if any((source.get(key) or 0) > 1 for key in ("num_local_experts", "num_experts")):
+    experts = any((source.get(key) or 0) > 1 for key in ("num_local_experts", "num_experts"))
+    if experts or source.get("enable_moe_block"):
         raise UserError(why_no_experts(name))
     window = source.get("sliding_window")
     slides = window and source.get("use_sliding_window", FAMILIES[family].slides)
@@ -183,7 +205,8 @@ def _check_supported(source: Mapping[str, Any], name: str) -> None:
             "{model} uses the activation {activation}; this runtime knows {known} only. Choose another model."
         )
         raise UserError(said.format(model=name, activation=activation, known=known))
-    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+    bounded = () if FAMILIES[family].two_sizes else ("final_logit_softcapping",)
+    for key in ("attn_logit_softcapping", *bounded):
         if source.get(key):
             said = _("config.json of {model} asks for {key}, which does not run here. Choose another model.")
             raise UserError(said.format(model=name, key=key))

@@ -8,13 +8,15 @@ head j mod the number of key heads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 
-from core.model.families import DeltaSizes
-from core.model.shapes import DELTA_CHUNK as STEP_ROWS
+from core.backend.base import Backend, DeltaRows
+from core.model.mixer_sizes import DELTA_CHUNK as STEP_ROWS
+from core.model.mixer_sizes import DeltaSizes
+from core.model.short_convolution import convolved
 
 _AT_ONCE = 4  # such steps whose inner part is computed together
 _EPS = 1e-6  # below the norm of a query or key
@@ -31,14 +33,39 @@ class GatedDelta:
     decay: torch.Tensor  # fp32 [value_heads], negative
     step_bias: torch.Tensor  # likewise
     norm: torch.Tensor  # of what each head finds [value_dim]
+    compiled: DeltaRows | None = None  # rows by a kernel of the backend's
+
+    def served_by(self, backend: Backend) -> GatedDelta:
+        """With the kernel that it has for this layer, if any."""
+        return replace(self, compiled=backend.delta_rows(self))
+
+    @staticmethod
+    def rows(projected: torch.Tensor) -> torch.Tensor:
+        """[n, width] of what the projections give, as it is."""
+        return projected
+
+    @staticmethod
+    def opened(gate: torch.Tensor) -> torch.Tensor:
+        """What the gate's numbers [n, values] multiply by, likewise."""
+        return F.silu(gate)
 
     @property
     def step_rows(self) -> int:
         """See Recurrence."""
         return STEP_ROWS
 
-    def step(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def one_by_one(self, source: torch.Tensor, target: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """See Recurrence."""
+        if self.compiled is not None:
+            return self.compiled(source, target, rows)
+        if source.data_ptr() != target.data_ptr():
+            target.copy_(source)
+        seen = self.sizes.kernel
+        tokens = range(rows.shape[0] - seen + 1)
+        return torch.stack([self._step(target, rows[at : at + seen]) for at in tokens])
+
+    def _step(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """One token, by torch: `rows` [kernel, width] ends with its own. Returns [heads, value_dim]."""
         q, k, v, kept, corrected = (part[0] for part in self._parts(rows))
         state.mul_(kept.exp()[:, None, None])
         lacking = (v - torch.bmm(k[:, None], state)[:, 0]) * corrected[:, None]  # [heads, value_dim]
@@ -50,11 +77,10 @@ class GatedDelta:
         is kept and the share that is corrected [n, value_heads], fp32, of rows [kernel - 1 + n, width].
         """
         sizes, n, rows = self.sizes, rows.shape[0] - self.sizes.kernel + 1, rows.float()
-        mixed = rows[:n, : sizes.channels] * self.convolution[0]
-        for tap in range(1, sizes.kernel):
-            mixed = mixed + rows[tap : tap + n, : sizes.channels] * self.convolution[tap]
         keys = sizes.key_heads * sizes.key_dim
-        q, k, v = F.silu(mixed).split((keys, keys, sizes.values), dim=-1)
+        q, k, v = F.silu(convolved(rows[:, : sizes.channels], self.convolution, n)).split(
+            (keys, keys, sizes.values), dim=-1
+        )
         q, k = (_unit(part.view(n, sizes.key_heads, sizes.key_dim)) for part in (q, k))
         q, k = (part.repeat(1, sizes.value_heads // sizes.key_heads, 1) for part in (q, k))
         corrected, kept = rows[sizes.kernel - 1 :, sizes.channels :].chunk(2, dim=-1)
@@ -63,7 +89,9 @@ class GatedDelta:
         return q * sizes.key_dim**-0.5, k, v, kept, corrected.sigmoid()
 
     def steps(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """See Recurrence."""
+        """See Recurrence: [tokens, value_heads, value_dim]. A kernel takes many rows as it takes few."""
+        if self.compiled is not None:
+            return self.compiled(state, state, rows)
         tail, found = self.sizes.kernel - 1, []
         for start in range(0, rows.shape[0] - tail, STEP_ROWS * _AT_ONCE):
             found += self._few_steps(state, rows[start : start + STEP_ROWS * _AT_ONCE + tail])

@@ -6,10 +6,12 @@ A checkpoint goes by its `model_type` in config.json, a GGUF by its `general.arc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.errors import UserError
+from core.model.mixer_sizes import ConvolutionSizes, DeltaSizes, StateSizes
 from core.text.words import translated as _
 
 
@@ -21,43 +23,17 @@ class LayerKind:
     scaled: bool = False  # queries grow with their position: see core.model.rope
     window: int = 0  # a token sees so many, itself among them; 0: all before it
     rope: str = ""  # which of several rotations, by its key in rope_parameters
-    # a gated delta rule: a state instead of keys and values; not in repr, which is part of what is on disk
+    # a gated delta rule or a short convolution: a state instead of keys and values; not in repr, which is
+    # part of what is on disk
     stateful: bool = field(default=False, repr=False)
+    kv_heads: int = field(default=0, repr=False)  # 0: as many, and of such a size, as the model's others
+    head_dim: int = field(default=0, repr=False)
+    keys_as_values: bool = field(default=False, repr=False)  # what becomes keys is normed to values, too
 
 
 LayerKinds = tuple[LayerKind, ...]
-FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"  # in layer_types
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaSizes:
-    """What a layer with a gated delta rule measures. `kernel`: rows that its convolution sees."""
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    kernel: int
-
-    @property
-    def values(self) -> int:
-        """Numbers of the values of one token."""
-        return self.value_heads * self.value_dim
-
-    @property
-    def channels(self) -> int:
-        """Numbers of one token that pass through the convolution: queries, keys and values."""
-        return 2 * self.key_heads * self.key_dim + self.values
-
-    @property
-    def width(self) -> int:
-        """Numbers that a token leaves until it is final: the channels, and two for each value head."""
-        return self.channels + 2 * self.value_heads
-
-    @property
-    def state(self) -> int:
-        """Numbers of one state."""
-        return self.value_heads * self.key_dim * self.value_dim
+# in layer_types
+FULL, SLIDING, LINEAR, CONVOLUTION = "full_attention", "sliding_attention", "linear_attention", "conv"
 
 
 def _alike(config: Mapping[str, Any]) -> LayerKinds:
@@ -102,6 +78,38 @@ def _sliding(config: Mapping[str, Any]) -> LayerKinds:
     return tuple(kinds[one] for one in types)
 
 
+def _two_sizes(config: Mapping[str, Any]) -> LayerKinds:
+    """Gemma 4: as Gemma 3, with heads of another number and size in a window, and values that may be made of
+    what becomes keys where there is none.
+    """
+    if config.get("use_bidirectional_attention") == "all":
+        raise ValueError("use_bidirectional_attention is 'all'")
+    for key in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
+        if config.get(key):
+            raise ValueError(f"{key} is {config[key]}")
+    own = {"kv_heads": int(config["num_key_value_heads"]), "head_dim": int(config["head_dim"])}
+    alike = bool(config.get("attention_k_eq_v"))
+    found = _sliding({**config, "use_bidirectional_attention": None})
+    if found[-1].window:
+        raise ValueError("the last layer has a window")
+    return tuple(replace(one, **own) if one.window else replace(one, keys_as_values=alike) for one in found)
+
+
+def wide_heads(config: Mapping[str, Any]) -> tuple[int, int]:
+    """(KV heads, their size) of the layers that see every token, which configurations of Gemma 4 state beside
+    those of the others: by keys of their own, or layer by layer as transformers writes them.
+    """
+    layers, types = config.get("per_layer_config"), config.get("layer_types")
+    stated = {}
+    if layers:
+        stated = {int(layer): own for layer, own in layers.items()}[list(types).index(FULL)]
+    heads = stated.get("num_key_value_heads") or (
+        config.get("num_global_key_value_heads") if config.get("attention_k_eq_v") else None
+    )
+    head_dim = stated.get("head_dim") or config.get("global_head_dim") or 512
+    return int(heads or config["num_key_value_heads"]), int(head_dim)
+
+
 def _gated_delta(config: Mapping[str, Any]) -> LayerKinds:
     """Qwen3.5: a state instead of a cache in most layers, by list or all but every so many."""
     types = config.get("layer_types")
@@ -114,14 +122,61 @@ def _gated_delta(config: Mapping[str, Any]) -> LayerKinds:
     return tuple(kinds[one] for one in types)
 
 
+def _convolved(config: Mapping[str, Any]) -> LayerKinds:
+    """LFM2: a short convolution in most layers; those that attend are listed."""
+    if config.get("conv_bias"):
+        raise ValueError("conv_bias is set")
+    _mlp_width(config)
+    if config.get("layer_types") is None and config.get("full_attn_idxs") is not None:
+        raise ValueError(f"full_attn_idxs is {config['full_attn_idxs']!r}")
+    types = config.get("layer_types") or [FULL] * _layers(config)
+    if FULL not in types:
+        raise ValueError("no layer has full attention")
+    kinds = {FULL: LayerKind(), CONVOLUTION: LayerKind(rotated=False, stateful=True)}
+    return tuple(kinds[one] for one in types)
+
+
+def _mlp_width(config: Mapping[str, Any]) -> int:
+    """What LFM2's configuration comes to: two thirds of what it says, rounded up, unless it says otherwise.
+    Raises KeyError, TypeError, ValueError or ZeroDivisionError.
+    """
+    width = int(config.get("block_ff_dim", config["intermediate_size"]))
+    if config.get("block_auto_adjust_ff_dim", True):
+        step = int(config.get("block_multiple_of", 256))
+        width = int(config.get("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3))
+        width = -(-width // step) * step
+    return width
+
+
+def _lfm2(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Its configuration by the names that others have; the same again of what it gave. What cannot be stays,
+    and is refused with the layers.
+    """
+    found = {**config, "rms_norm_eps": config.get("norm_eps", 1e-5)}
+    found["tie_word_embeddings"] = bool(found.pop("tie_embedding", found["tie_word_embeddings"]))
+    full = config.get("full_attn_idxs")
+    if config.get("layer_types") is None and isinstance(full, list):
+        found["layer_types"] = [FULL if at in full else CONVOLUTION for at in range(_layers(config))]
+    with suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
+        found["intermediate_size"] = _mlp_width(config)
+        found["block_auto_adjust_ff_dim"] = False
+        found.pop("block_ff_dim", None)
+    return found
+
+
 def _layers(config: Mapping[str, Any]) -> int:
     return int(config["num_hidden_layers"])
 
 
-def delta_sizes(config: Mapping[str, Any]) -> DeltaSizes | None:
-    """Of the layers with a gated delta rule; None in a family without such. Raises KeyError, TypeError or
+def state_sizes(config: Mapping[str, Any]) -> StateSizes | None:
+    """Of the layers that keep a state; None in a family without such. Raises KeyError, TypeError or
     ValueError where the configuration does not say them.
     """
+    if FAMILIES[config["model_type"]].kinds is _convolved:
+        kernel = int(config["conv_L_cache"])
+        if kernel < 2:
+            raise ValueError(f"conv_L_cache is {kernel}")
+        return ConvolutionSizes(int(config["hidden_size"]), kernel)
     if not FAMILIES[config["model_type"]].gated:
         return None
     names = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim", "conv_kernel_dim")
@@ -147,8 +202,11 @@ class Family:
     tied_outside: bool = True  # of a checkpoint that also sees pictures, unless it says otherwise
     activation: str = "silu"
     embedding_scaled: bool = False  # by the root of their size
+    # heads are of two sizes, values normed, scores not divided, each layer's output scaled, logits bounded
+    two_sizes: bool = False
     kinds: Callable[[Mapping[str, Any]], LayerKinds] = _alike
     defaults: Mapping[str, Any] = field(default_factory=dict)  # what published configurations leave out
+    told: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict  # its configuration by the usual names
 
 
 FAMILIES = {
@@ -195,9 +253,74 @@ FAMILIES = {
             "tie_word_embeddings": True,
         },
     ),
+    "gemma4_text": Family(
+        architecture="Gemma4ForCausalLM",
+        gguf="gemma4",
+        normed=True,
+        sandwiched=True,
+        two_sizes=True,
+        activation="gelu_pytorch_tanh",
+        embedding_scaled=True,
+        kinds=_two_sizes,
+        defaults={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "vocab_size": 262_144,
+            "max_position_embeddings": 131_072,
+            "sliding_window": 512,
+            "hidden_size_per_layer_input": 256,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "lfm2": Family(
+        architecture="Lfm2ForCausalLM",
+        gguf="lfm2",
+        normed=True,
+        kinds=_convolved,
+        told=_lfm2,
+        defaults={
+            "hidden_size": 2560,
+            "intermediate_size": 12_288,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "vocab_size": 65_536,
+            "max_position_embeddings": 128_000,
+            "tie_word_embeddings": True,
+            "conv_L_cache": 3,
+        },
+    ),
     "smollm3": Family(architecture="SmolLM3ForCausalLM", gguf="smollm3", paired=True, kinds=_partly_rotated),
 }
+# the same text model by another name, and what its published configurations leave out
+_ALIASES: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "gemma4_unified_text": (
+        "gemma4_text",
+        {"max_position_embeddings": 262_144, "sliding_window": 1024, "hidden_size_per_layer_input": 0},
+    )
+}
+# what checkpoints call what Llama's do otherwise
+_USUAL = {
+    "language_model.": "",
+    ".operator_norm.": ".input_layernorm.",
+    ".ffn_norm.": ".post_attention_layernorm.",
+    ".feed_forward.w1.": ".mlp.gate_proj.",
+    ".feed_forward.w3.": ".mlp.up_proj.",
+    ".feed_forward.w2.": ".mlp.down_proj.",
+    ".self_attn.out_proj.": ".self_attn.o_proj.",
+    ".self_attn.q_layernorm.": ".self_attn.q_norm.",
+    ".self_attn.k_layernorm.": ".self_attn.k_norm.",
+    "model.embedding_norm.": "model.norm.",
+}
 _BY_GGUF = {family.gguf: name for name, family in FAMILIES.items()}
+
+
+def usual_name(name: str) -> str:
+    """What Llama's checkpoints call the weight that another one calls `name`."""
+    for own, usual in _USUAL.items():
+        name = name.replace(own, usual, 1)
+    return name
 
 
 def is_shifted(name: str, family: str) -> bool:
@@ -220,6 +343,8 @@ def family_of_gguf(architecture: str, model: str) -> str:
 
 def why_not(family: str, model: str) -> str:
     """Why a model of such a family or architecture does not run here, and what would."""
+    if "moe" in family:
+        return why_no_experts(model)
     said = _("{model} is of type “{family}”; only {families} run here. Choose one of the list of models.")
     return said.format(model=model, family=family or _("unknown"), families=", ".join(FAMILIES))
 
@@ -246,15 +371,21 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _completed(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    family = FAMILIES.get(str(config.get("model_type", "")))
-    return {**family.defaults, **config} if family is not None and family.defaults else config
+    name = str(config.get("model_type", ""))
+    if name in _ALIASES:
+        name, defaults = _ALIASES[name]
+        config = {**defaults, **config, "model_type": name}
+    family = FAMILIES.get(name)
+    return config if family is None else family.told({**family.defaults, **config})
 
 
 def layer_kinds(config: Mapping[str, Any], model: str) -> LayerKinds:
     """The kind of each layer. Raises UserError, naming file and key, for layers that do not run here."""
     try:
         _require_known_layers(config)
-        delta_sizes(config)
+        state_sizes(config)
+        if FAMILIES[config["model_type"]].two_sizes:
+            wide_heads(config)
         return FAMILIES[config["model_type"]].kinds(config)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         said = _(
@@ -272,8 +403,8 @@ def _require_known_layers(config: Mapping[str, Any]) -> None:
     # a window that holds every position is full attention
     whole = (config.get("sliding_window") or 0) >= int(config.get("max_position_embeddings") or 0)
     kinds = FAMILIES[config["model_type"]].kinds
-    known = {FULL, LINEAR} if kinds is _gated_delta else {FULL}
-    if whole or kinds is _sliding:
+    known = {FULL} | {_gated_delta: {LINEAR}, _convolved: {CONVOLUTION}}.get(kinds, set())
+    if whole or kinds in (_sliding, _two_sizes):
         known |= {SLIDING}
     for index, kind in enumerate(types):
         if kind not in known:

@@ -12,12 +12,14 @@ import torch
 import torch.nn.functional as F
 
 from core.backend.base import Backend, Linear, RowSource
+from core.backend.ranks import SINGLE, Ranks
 from core.backend.shared.transfer import to_device
 from core.cache.base import GraphInputs, KeyHook, KVCache, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.delta import GatedDelta
 from core.model.families import FAMILIES, LayerKind
 from core.model.rope import Rope, Rotation, Rotations, apply
+from core.model.short_convolution import ShortConvolution
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": F.silu,
@@ -29,7 +31,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class Layer:
     """One decoder layer's weights, prepared for the backend."""
 
-    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim, or what a gated delta rule takes
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim, or what a recurrence takes
     out: Linear
     gate_up: Linear  # hidden -> 2 * intermediate
     down: Linear
@@ -37,15 +39,27 @@ class Layer:
     mlp_norm: torch.Tensor
     q_norm: torch.Tensor | None = None  # [head_dim], Qwen3
     k_norm: torch.Tensor | None = None
+    v_norm: torch.Tensor | None = None  # of ones, Gemma 4
     attention_end_norm: torch.Tensor | None = None  # of what attention gives, and the MLP: Gemma 3
     mlp_end_norm: torch.Tensor | None = None
-    gate: Linear | None = None  # of what heads find, before `out`: Qwen3.5
-    delta: GatedDelta | None = None  # instead of attention
+    gate: Linear | None = None  # of what heads find, before `out`: Qwen3.5, LFM2
+    recurrence: GatedDelta | ShortConvolution | None = None  # instead of attention
+    scale: float = 1.0  # of what the layer leaves: Gemma 4
     kind: LayerKind = LayerKind()
+
+    @property
+    def matrices(self) -> dict[str, Linear]:
+        """Those that it has, by their names here."""
+        there = {name: getattr(self, name) for name in ("qkv", "out", "gate_up", "down", "gate")}
+        return {name: matrix for name, matrix in there.items() if matrix is not None}
 
 
 class LlamaModel:
-    """A decoder-only model bound to a backend. It holds weights only, so any caches may use it in turn."""
+    """A decoder-only model bound to a backend. It holds weights only, so any caches may use it in turn.
+
+    One of several `ranks` holds some KV heads and MLP columns of every layer: `config`, `layers` and the
+    caches are of these.
+    """
 
     def __init__(
         self,
@@ -57,14 +71,24 @@ class LlamaModel:
         norm: torch.Tensor,
         head: Linear,
         rope: Rope,
+        ranks: Ranks = SINGLE,
     ) -> None:
-        self.config, self.backend, self.rope = config, backend, rope
+        self.config, self.backend, self.rope, self.ranks = config, backend, rope, ranks
         self.embedding = embedding  # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
+        unsaid = torch.tensor(config.suppressed, device=backend.device)
+        self._unsaid = unsaid if config.suppressed else None  # int64
         self._activation = ACTIVATIONS[FAMILIES[config.family].activation]
         sizes = {"heads": config.heads, "kv_heads": config.kv_heads, "head_dim": config.head_dim}
-        # the compiled pass through all layers has one rotation for all of them
-        self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps) if config.alike else None
+        # the compiled pass through all layers has one rotation for all of them, no gates, and no sums between
+        # them
+        whole = config.alike and ranks.size == 1 and all(layer.gate is None for layer in layers)
+        self._in_one = backend.in_one(layers, norm, **sizes, eps=config.norm_eps) if whole else None
+
+    @property
+    def head(self) -> Linear:
+        """Its output matrix, hidden -> vocab."""
+        return self._head
 
     @property
     def drafting(self) -> LlamaModel:
@@ -75,16 +99,15 @@ class LlamaModel:
 
     @cached_property
     def _coarse(self) -> LlamaModel | None:
-        names = ("qkv", "out", "gate_up", "down", *(("gate",) if self._layers[0].gate is not None else ()))
-        matrices = [getattr(layer, name) for layer in self._layers for name in names]
-        found = self.backend.coarse([*matrices, self._head])
+        parts = [layer.matrices for layer in self._layers]
+        found = self.backend.coarse([one for part in parts for one in part.values()] + [self._head])
         if found is None:
             return None
         *found, head = found
-        of_layers = (found[start : start + len(names)] for start in range(0, len(found), len(names)))
+        left = iter(found)
         layers = [
-            replace(layer, **dict(zip(names, own, strict=True)))
-            for layer, own in zip(self._layers, of_layers, strict=True)
+            replace(layer, **{name: next(left) for name in part})
+            for layer, part in zip(self._layers, parts, strict=True)
         ]
         return LlamaModel(
             self.config,
@@ -94,19 +117,43 @@ class LlamaModel:
             norm=self._norm,
             head=head,
             rope=self.rope,
+            ranks=self.ranks,
         )
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
-        x = self._embed(ids)  # [n, hidden]
-        rotations = self.rope.at(cache.positions(len(ids)))
+        return self.logits(self.through(self.embed(ids), cache))
+
+    def through(self, x: torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
+        """What all layers and the last norm make of embedded rows [n, hidden], which it takes for itself: the
+        rows that the head takes, of the same shape. The cache is advanced.
+        """
+        n = x.shape[0]
+        rotations = self.rope.at(cache.positions(n))
         found = self._at_once(x, rotations, cache)
         if found is None:
             for index, layer in enumerate(self._layers):
                 self._layer(index, layer, x, rotations[layer.kind.rope], cache, offset=0)
-            found = self._rms(x, self._norm)
-        cache.advance(len(ids))
-        return self._head(found).float()
+            self.ranks.agree()
+            found = self.rms(x, self._norm)
+        cache.advance(n)
+        return found
+
+    def embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
+        """Rows [n, hidden] of tokens [n], as the first layer takes them."""
+        x = self.embedding[to_device(ids, self.backend.device)].to(self.backend.dtype)
+        if FAMILIES[self.config.family].embedding_scaled:
+            x.mul_(self.config.hidden**0.5)  # rows of their own, as all sources give them
+        return x
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Of rows [n, hidden] behind the last norm, fp32 [n, vocab]. What is never said has none in every
+        mode, so all of them have one law.
+        """
+        found, bound = self._head(x).float(), self.config.logit_bound
+        if bound:
+            found = torch.tanh(found / bound) * bound
+        return found if self._unsaid is None else found.index_fill_(-1, self._unsaid, -torch.inf)
 
     def _at_once(
         self, x: torch.Tensor, rotations: Rotations, cache: KVCache | GraphInputs
@@ -152,7 +199,7 @@ class LlamaModel:
     def _segment(
         self, ids: Sequence[int], cache: TargetKVCache, chunk_tokens: int, tap: KeyHook | None
     ) -> Iterator[int]:
-        x = self._embed(ids)
+        x = self.embed(ids)
         rotations = self.rope.at(cache.positions(len(ids)))
         cache.begin_segment()
         chunks = [slice(start, start + chunk_tokens) for start in range(0, len(ids), chunk_tokens)]
@@ -167,6 +214,7 @@ class LlamaModel:
             if index in cache.swept_layers:
                 for chunk in chunks:
                     self._take(index, layer, x[chunk], cache, offset=chunk.start)
+            self.ranks.agree()
             yield index + 1
 
     def _hold(
@@ -180,12 +228,20 @@ class LlamaModel:
         offset: int,
     ) -> None:
         """The first half of a layer whose attention waits for all chunks."""
-        cache.attend_later(index, *self._heads(layer, x, rotation, cache), offset=offset)
+        self.ranks.attempt(
+            lambda: cache.attend_later(
+                index, *self._heads(layer, self.rms(x, layer.attention_norm), rotation, cache), offset=offset
+            )
+        )
 
     def _take(self, index: int, layer: Layer, x: torch.Tensor, cache: TargetKVCache, *, offset: int) -> None:
         """The second half."""
-        found = cache.attended(index, offset, x.shape[0]).flatten(1)
-        self._add_attention(layer, x, self._gated_heads(layer, x, found, torch.sigmoid))
+
+        def mixed() -> torch.Tensor:
+            found = cache.attended(index, offset, x.shape[0]).flatten(1)
+            return self._gated_heads(layer, self.rms(x, layer.attention_norm), found, torch.sigmoid)
+
+        self._add_attention(layer, x, mixed)
         self._add_mlp(layer, x)
 
     def _layer(
@@ -201,20 +257,22 @@ class LlamaModel:
         """Adds to x [n, hidden] in place: so a chunk's work space is empty again after each half, and one
         piece of memory serves all of them.
         """
-        self._add_attention(layer, x, self._mixed(index, layer, x, rotation, cache, offset=offset))
+        self._add_attention(layer, x, lambda: self._mixed(index, layer, x, rotation, cache, offset=offset))
         self._add_mlp(layer, x)
 
-    def _add_attention(self, layer: Layer, x: torch.Tensor, mixed: torch.Tensor) -> None:
-        found = layer.out(mixed)
+    def _add_attention(self, layer: Layer, x: torch.Tensor, mixed: Callable[[], torch.Tensor]) -> None:
+        found = self.ranks.summed(lambda: layer.out(mixed()), x)
         if layer.attention_end_norm is not None:
-            found = self._rms(found, layer.attention_end_norm)
+            found = self.rms(found, layer.attention_end_norm)
         x.add_(found)
 
     def _add_mlp(self, layer: Layer, x: torch.Tensor) -> None:
-        found = layer.down(self._inner(layer, x))
+        found = self.ranks.summed(lambda: layer.down(self._inner(layer, x)), x)
         if layer.mlp_end_norm is not None:
-            found = self._rms(found, layer.mlp_end_norm)
+            found = self.rms(found, layer.mlp_end_norm)
         x.add_(found)
+        if layer.scale != 1:
+            x.mul_(layer.scale)
 
     def _mixed(
         self,
@@ -229,35 +287,36 @@ class LlamaModel:
         """What the heads find, [n, heads * head_dim]. Queries, keys and values are gone when it returns: of a
         chunk of a prefill they are as large as the MLP's rows.
         """
-        if layer.delta is not None:
-            rows = layer.qkv(self._rms(x, layer.attention_norm))
-            found = self._rms(cache.recur(index, rows, layer.delta, offset=offset), layer.delta.norm)
-            return self._gated_heads(layer, x, found.flatten(1), F.silu)
-        found = cache.attend(index, *self._heads(layer, x, rotation, cache), offset=offset)
-        return self._gated_heads(layer, x, found.reshape(x.shape[0], -1), torch.sigmoid)
+        normed = self.rms(x, layer.attention_norm)
+        if (own := layer.recurrence) is not None:
+            found = cache.recur(index, own.rows(layer.qkv(normed)), own, offset=offset)
+            if own.norm is not None:
+                found = self.rms(found, own.norm)
+            return self._gated_heads(layer, normed, found.flatten(1), own.opened)
+        found = cache.attend(index, *self._heads(layer, normed, rotation, cache), offset=offset)
+        return self._gated_heads(layer, normed, found.reshape(x.shape[0], -1), torch.sigmoid)
 
     def _gated_heads(
-        self, layer: Layer, x: torch.Tensor, found: torch.Tensor, function: Callable[..., torch.Tensor]
+        self, layer: Layer, normed: torch.Tensor, found: torch.Tensor, function: Callable[..., torch.Tensor]
     ) -> torch.Tensor:
-        """What the heads `found` [n, heads * head_dim], times a function of the gate where there is one."""
+        """What the heads `found` [n, heads * head_dim], times a function of the gate where there is one.
+        `normed` [n, hidden]: what came into the layer.
+        """
         if layer.gate is None:
             return found
-        gate = function(layer.gate(self._rms(x, layer.attention_norm)).float())
+        gate = function(layer.gate(normed).float())
         return (found * gate).to(found.dtype)
 
     def _heads(
-        self, layer: Layer, x: torch.Tensor, rotation: Rotation, cache: KVCache | GraphInputs
+        self, layer: Layer, normed: torch.Tensor, rotation: Rotation, cache: KVCache | GraphInputs
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries [n, heads, head_dim], rotated and scaled as the layer's kind says, keys [n, kv_heads,
-        head_dim] as the cache wants them, and values.
+        """Of `normed` [n, hidden], queries [n, heads, head_dim], rotated and scaled as the layer's kind says,
+        keys [n, kv_heads, head_dim] as the cache wants them, and values.
         """
-        n, config = x.shape[0], self.config
-        q_heads, kv_heads, head_dim = config.heads, config.kv_heads, config.head_dim
-        heads = layer.qkv(self._rms(x, layer.attention_norm)).view(n, q_heads + 2 * kv_heads, head_dim)
+        q_heads, (kv_heads, head_dim) = self.config.heads, self.config.heads_of(layer.kind)
+        heads = layer.qkv(normed).view(normed.shape[0], -1, head_dim)
         if layer.q_norm is not None:
-            q, k, v = heads.split((q_heads, kv_heads, kv_heads), dim=1)
-            heads = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm), v), dim=1)
-            del q, k, v
+            heads = self._normed(layer, heads, kv_heads)
         rotated_heads = q_heads if cache.rotates_on_read else q_heads + kv_heads
         rotated = heads[:, :rotated_heads]
         if layer.kind.rotated:
@@ -268,16 +327,21 @@ class LlamaModel:
         k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
         return q, k, heads[:, q_heads + kv_heads :]
 
+    def _normed(self, layer: Layer, heads: torch.Tensor, kv_heads: int) -> torch.Tensor:
+        """Heads [n, heads + 2 * kv_heads, head_dim] with their norms, of which the last kv_heads may lack:
+        then values are made of what becomes keys.
+        """
+        q, *kv = heads.split(
+            (self.config.heads, *[kv_heads] * (1 if layer.kind.keys_as_values else 2)), dim=1
+        )
+        v = kv[-1] if layer.v_norm is None else self.rms(kv[-1], layer.v_norm)
+        return torch.cat((self.rms(q, layer.q_norm), self.rms(kv[0], layer.k_norm), v), dim=1)
+
     def _inner(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
         """The MLP's inner rows, [n, intermediate]."""
-        gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
+        gate, up = layer.gate_up(self.rms(x, layer.mlp_norm)).chunk(2, dim=-1)
         return self._activation(gate).mul_(up)
 
-    def _embed(self, ids: Sequence[int] | torch.Tensor) -> torch.Tensor:
-        x = self.embedding[to_device(ids, self.backend.device)].to(self.backend.dtype)
-        if FAMILIES[self.config.family].embedding_scaled:
-            x.mul_(self.config.hidden**0.5)  # rows of their own, as all sources give them
-        return x
-
-    def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Rows [n, width] by their root mean square, times `weight` [width]."""
         return self.backend.rms_norm(x, weight, self.config.norm_eps)

@@ -5,8 +5,8 @@ names, not decoding.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,25 @@ import torch
 from safetensors import safe_open
 
 from core.backend.base import Backend, Linear, RowSource
+from core.backend.ranks import SINGLE, Ranks
 from core.backend.shared.heap import trim_heap
 from core.backend.shared.quantized import stacked
 from core.errors import UserError
 from core.events import Progress
+from core.model.ahead import AheadHead
 from core.model.config import ModelConfig, load_config
 from core.model.delta import GatedDelta
-from core.model.families import FAMILIES, is_shifted
+from core.model.families import FAMILIES, LayerKind, is_shifted, usual_name
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.weights import GgufWeights
+from core.model.joined_matrices import PartialHead, StackedLinear
 from core.model.llama import Layer, LlamaModel
+from core.model.mixer_sizes import DeltaSizes
 from core.model.rope import Rope
+from core.model.short_convolution import ShortConvolution
+from core.model.split_weights import Share, SplitWeights, of_gguf
 from core.model.value_heads import TiledWeights
-from core.model.weight_shapes import require_shapes
+from core.model.weight_shapes import AHEAD, require_ahead_shapes, require_shapes
 from core.text.words import translated as _
 
 MOST_PADDING = 1024  # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
@@ -41,13 +47,17 @@ def load_model(
     stretch: float = 1.0,
     in_codes: bool = True,
     progress: Progress | None = None,
+    ranks: Ranks = SINGLE,
 ) -> LlamaModel:
-    """The model in `folder`, able to take positions [0, positions). Raises UserError when the folder is
-    incomplete or unsupported. `in_codes`: the weights of a GGUF stay in its codes.
+    """The model in `folder`, able to take positions [0, positions); of several `ranks` the share of this one.
+    Raises UserError when the folder is incomplete or unsupported, or the model cannot be divided. `in_codes`:
+    the weights of a GGUF stay in its codes.
     """
     config, weights = load_config(folder), weights_in(folder, in_codes=in_codes)
     require_shapes(config, weights)
-    return build_model(config, weights, backend, positions=positions, stretch=stretch, progress=progress)
+    return build_model(
+        config, weights, backend, positions=positions, stretch=stretch, progress=progress, ranks=ranks
+    )
 
 
 def weights_in(folder: Path, *, in_codes: bool = True) -> Weights | GgufWeights:
@@ -90,13 +100,40 @@ def load_draft(
     return _model(config, weights, backend, embedding=target.embedding, head=head, positions=positions)
 
 
+def load_ahead(
+    folder: Path, backend: Backend, *, target: LlamaModel, positions: int, in_codes: bool = True
+) -> AheadHead | None:
+    """The layer of `target`, which was loaded from `folder`, that predicts one token further, over a cache of
+    so many positions; None where the folder holds none. Raises UserError where it is of another shape.
+    """
+    weights = weights_in(folder, in_codes=in_codes)
+    there = f"{AHEAD}fc.weight" in weights
+    return build_ahead(weights, target, backend, positions=positions) if there else None
+
+
+def build_ahead(weights: AnyWeights, target: LlamaModel, backend: Backend, *, positions: int) -> AheadHead:
+    """The same from a reader of named weights."""
+    require_ahead_shapes(target.config, weights)
+    config, kind = target.config.ahead, LayerKind()
+    model = LlamaModel(
+        config,
+        backend,
+        embedding=target.embedding,
+        layers=[_layer(f"{AHEAD}layers.0.", kind, config, weights, backend)],
+        norm=_norm(f"{AHEAD}norm", config, weights, backend),
+        head=target.head,
+        rope=Rope(config, positions, dtype=backend.dtype, device=backend.device),
+    )
+    return AheadHead(
+        model,
+        joined=_linear(weights, backend, [f"{AHEAD}fc"]),
+        embedding_norm=_norm(f"{AHEAD}pre_fc_norm_embedding", config, weights, backend),
+        hidden_norm=_norm(f"{AHEAD}pre_fc_norm_hidden", config, weights, backend),
+    )
+
+
 def _of_vocabulary(
-    target: ModelConfig,
-    config: ModelConfig,
-    weights: Weights | GgufWeights,
-    backend: Backend,
-    *,
-    positions: int,
+    target: ModelConfig, config: ModelConfig, weights: AnyWeights, backend: Backend, *, positions: int
 ) -> LlamaModel:
     """A draft model that speaks of as many tokens as its target: checkpoints of one tokenizer differ in the
     rows they pad it with.
@@ -134,14 +171,18 @@ def _of_vocabulary(
 
 def build_model(
     config: ModelConfig,
-    weights: Weights | GgufWeights,
+    weights: AnyWeights,
     backend: Backend,
     *,
     positions: int,
     stretch: float = 1.0,
     progress: Progress | None = None,
+    ranks: Ranks = SINGLE,
 ) -> LlamaModel:
     """The same as `load_model` from a configuration and a reader of named weights."""
+    if ranks.size > 1:
+        share = Share(ranks.rank, ranks.size)
+        config, weights = share.config(config), SplitWeights(weights, share, config.name)
     embedding, head = _ends(config, weights, backend)
     return _model(
         config,
@@ -152,13 +193,14 @@ def build_model(
         positions=positions,
         stretch=stretch,
         progress=progress,
+        ranks=ranks,
     )
 
 
-def _ends(config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> tuple[RowSource, Linear]:
+def _ends(config: ModelConfig, weights: AnyWeights, backend: Backend) -> tuple[RowSource, Linear]:
     """Embedding and output matrix. What is both is held once."""
     stem = "model.embed_tokens"
-    if not (isinstance(weights, GgufWeights) and weights.keeps_codes(stem)):
+    if not (of_gguf(weights) and weights.keeps_codes(stem)):
         embedding = weights.tensor(f"{stem}.weight").to(backend.device, backend.storage)
         if config.tied:  # one matrix, and one place in memory
             return embedding, backend.linear(embedding, None)
@@ -174,7 +216,7 @@ def _head_name(config: ModelConfig) -> str:
 
 def _model(
     config: ModelConfig,
-    weights: Weights | GgufWeights,
+    weights: AnyWeights,
     backend: Backend,
     *,
     embedding: RowSource,
@@ -182,13 +224,15 @@ def _model(
     positions: int,
     stretch: float = 1.0,
     progress: Progress | None = None,
+    ranks: Ranks = SINGLE,
 ) -> LlamaModel:
     report = progress or (lambda stage, fraction: None)
-    if config.delta is not None and not isinstance(weights, GgufWeights):
-        weights = TiledWeights(weights, config.delta)
+    if isinstance(config.states, DeltaSizes) and not of_gguf(weights):
+        weights = TiledWeights(weights, config.states)
     layers = []
     for index in range(config.layers):
-        layers.append(_layer(index, config, weights, backend))
+        prefix, kind = f"model.layers.{index}.", config.kinds[index]
+        layers.append(_layer(prefix, kind, config, weights, backend))
         trim_heap()  # holes of a layer's unpacking add up to a third of a model in codes
         report(_("Loading the model"), (index + 1) / config.layers)
     return LlamaModel(
@@ -199,42 +243,18 @@ def _model(
         norm=_norm("model.norm", config, weights, backend),
         head=head,
         rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
+        ranks=ranks,
     )
 
 
-class StackedLinear:
-    """Matrices of different formats one above the other."""
-
-    def __init__(self, parts: Sequence[Linear]) -> None:
-        self._parts = parts
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[n, in] -> [n, sum of out]"""
-        return torch.cat([part(x) for part in self._parts], dim=-1)
-
-
-class PartialHead:
-    """An output matrix for the tokens `ids` alone. The others have logit -inf: a draft gives them probability
-    0, which stays lossless.
-    """
-
-    def __init__(self, linear: Linear, ids: torch.Tensor, vocab: int) -> None:
-        self._linear, self._ids, self._vocab = linear, ids, vocab
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """[n, hidden] -> fp32 [n, vocab]"""
-        logits = torch.full((x.shape[0], self._vocab), -torch.inf, device=x.device)
-        return logits.index_copy_(1, self._ids, self._linear(x).float())
-
-
 class Weights:
-    """Named tensors of a checkpoint folder, read on demand. Those of the text model in one that also sees
-    pictures go by the names that they have in a text model.
+    """Named tensors of a checkpoint folder, read on demand. They go by the names that Llama's have; those
+    of the text model in one that also sees pictures by the names that they have in a text model.
     """
 
     def __init__(self, folder: Path) -> None:
         index = _index(folder)
-        self._stored = {name.replace("language_model.", "", 1): name for name in index}
+        self._stored = {usual_name(name): name for name in index}
         self._files = {name: folder / index[stored] for name, stored in self._stored.items()}
         self._open: dict[Path, object] = {}
 
@@ -266,6 +286,9 @@ class Weights:
         return self._open[file]
 
 
+AnyWeights = Weights | GgufWeights | SplitWeights
+
+
 def _index(folder: Path) -> dict[str, str]:
     """File name of every tensor."""
     index = folder / "model.safetensors.index.json"
@@ -279,10 +302,12 @@ def _index(folder: Path) -> dict[str, str]:
         return dict.fromkeys(file.keys(), single.name)
 
 
-def _layer(index: int, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend) -> Layer:
-    prefix, kind = f"model.layers.{index}.", config.kinds[index]
+def _layer(prefix: str, kind: LayerKind, config: ModelConfig, weights: AnyWeights, backend: Backend) -> Layer:
     mlp, sandwiched = prefix + "mlp.", FAMILIES[config.family].sandwiched
-    mixer = _delta if kind.stateful else _attention
+    mixer = partial(_attention, kind)
+    if kind.stateful:
+        mixer = _delta if isinstance(config.states, DeltaSizes) else _convolution
+    scaled = FAMILIES[config.family].two_sizes
 
     def norm(name: str, *, there: bool = True) -> torch.Tensor | None:
         return _norm(f"{prefix}{name}_layernorm", config, weights, backend) if there else None
@@ -295,24 +320,29 @@ def _layer(index: int, config: ModelConfig, weights: Weights | GgufWeights, back
         mlp_norm=norm("pre_feedforward" if sandwiched else "post_attention"),
         attention_end_norm=norm("post_attention", there=sandwiched),
         mlp_end_norm=norm("post_feedforward", there=sandwiched),
+        scale=float(weights.tensor(prefix + "layer_scalar")) if scaled else 1.0,
         kind=kind,
     )
 
 
 def _attention(
-    prefix: str, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend
+    kind: LayerKind, prefix: str, config: ModelConfig, weights: AnyWeights, backend: Backend
 ) -> dict[str, Any]:
     """What a layer has that attends."""
-    own, gated = prefix + "self_attn.", FAMILIES[config.family].gated
+    own, family = prefix + "self_attn.", FAMILIES[config.family]
+    gated = family.gated
     rows = [_head_rows(config, half) if gated else None for half in (0, 1)]
+    parts = ["q_proj", "k_proj"] if kind.keys_as_values else ["q_proj", "k_proj", "v_proj"]
     found: dict[str, Any] = {
-        "qkv": _linear(weights, backend, [own + "q_proj", own + "k_proj", own + "v_proj"], rows[0]),
+        "qkv": _linear(weights, backend, [own + part for part in parts], rows[0]),
         "out": _linear(weights, backend, [own + "o_proj"]),
         "gate": _linear(weights, backend, [own + "q_proj"], rows[1]) if gated else None,
     }
     if own + "q_norm.weight" in weights:
-        found["q_norm"] = _norm(own + "q_norm", config, weights, backend, times=config.query_scale)
+        found["q_norm"] = _norm(own + "q_norm", config, weights, backend, times=config.query_scale(kind))
         found["k_norm"] = _norm(own + "k_norm", config, weights, backend)
+    if family.two_sizes:
+        found["v_norm"] = torch.ones_like(found["k_norm"])
     return found
 
 
@@ -321,9 +351,7 @@ def _head_rows(config: ModelConfig, half: int) -> torch.Tensor:
     return torch.arange(2 * config.heads * config.head_dim).view(config.heads, 2, -1)[:, half].reshape(-1)
 
 
-def _delta(
-    prefix: str, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend
-) -> dict[str, Any]:
+def _delta(prefix: str, config: ModelConfig, weights: AnyWeights, backend: Backend) -> dict[str, Any]:
     """What a layer has with a gated delta rule. A GGUF states what its decay comes to."""
     own = prefix + "linear_attn."
 
@@ -335,31 +363,44 @@ def _delta(
         "qkv": _linear(weights, backend, [own + "in_proj_qkv", own + "in_proj_b", own + "in_proj_a"]),
         "out": _linear(weights, backend, [own + "out_proj"]),
         "gate": _linear(weights, backend, [own + "in_proj_z"]),
-        "delta": GatedDelta(
-            sizes=config.delta,
+        "recurrence": GatedDelta(
+            sizes=config.states,
             convolution=there("conv1d.weight")[:, 0].T.contiguous(),
-            decay=decay if isinstance(weights, GgufWeights) else -decay.exp(),
+            decay=decay if of_gguf(weights) else -decay.exp(),
             step_bias=there("dt_bias"),
             norm=there("norm.weight").to(backend.dtype),
-        ),
+        ).served_by(backend),
+    }
+
+
+def _convolution(prefix: str, config: ModelConfig, weights: AnyWeights, backend: Backend) -> dict[str, Any]:
+    """What a layer has with a short convolution. Of its projection the second third is the gate."""
+    own = prefix + "conv."
+    first, gate, last = torch.arange(3 * config.states.channels).chunk(3)
+    taps = weights.tensor(own + "conv.weight").float().to(backend.device)
+    return {
+        "qkv": _linear(weights, backend, [own + "in_proj"], torch.cat((first, last))),
+        "out": _linear(weights, backend, [own + "out_proj"]),
+        "gate": _linear(weights, backend, [own + "in_proj"], gate),
+        "recurrence": ShortConvolution(config.states, taps[:, 0].T.contiguous()),
     }
 
 
 def _norm(
-    name: str, config: ModelConfig, weights: Weights | GgufWeights, backend: Backend, *, times: float = 1.0
+    name: str, config: ModelConfig, weights: AnyWeights, backend: Backend, *, times: float = 1.0
 ) -> torch.Tensor:
     """What a norm multiplies by, `times` as much."""
     found = weights.tensor(f"{name}.weight")
-    if is_shifted(name, config.family) and not isinstance(weights, GgufWeights):
+    if is_shifted(name, config.family) and not of_gguf(weights):
         found = found.float() + 1
     return (found if times == 1 else found.float() * times).to(backend.device, backend.dtype)
 
 
 def _linear(
-    weights: Weights | GgufWeights, backend: Backend, stems: list[str], rows: torch.Tensor | None = None
+    weights: AnyWeights, backend: Backend, stems: list[str], rows: torch.Tensor | None = None
 ) -> Linear:
     """One product for several stacked matrices [sum of out, in]; of the first one `rows` alone, int64 [n]."""
-    if isinstance(weights, GgufWeights) and any(weights.keeps_codes(stem) for stem in stems):
+    if of_gguf(weights) and any(weights.keeps_codes(stem) for stem in stems):
         return _in_codes(weights, backend, stems, rows)
     parts = [weights.tensor(f"{stem}.weight") for stem in stems]
     if rows is not None:
@@ -371,7 +412,7 @@ def _linear(
 
 
 def _in_codes(
-    weights: GgufWeights, backend: Backend, stems: list[str], rows: torch.Tensor | None = None
+    weights: AnyWeights, backend: Backend, stems: list[str], rows: torch.Tensor | None = None
 ) -> Linear:
     """The same where some matrices, or all, stay in codes."""
     biased = f"{stems[0]}.bias" in weights
@@ -392,7 +433,7 @@ def _in_codes(
 
 
 def _linear_of(
-    weights: GgufWeights, backend: Backend, stem: str, rows: torch.Tensor | None, bias: torch.Tensor | None
+    weights: AnyWeights, backend: Backend, stem: str, rows: torch.Tensor | None, bias: torch.Tensor | None
 ) -> Linear:
     """One matrix, in codes or not, or some of its rows."""
     if weights.keeps_codes(stem):
@@ -402,8 +443,8 @@ def _linear_of(
     return backend.linear((weight if rows is None else weight[rows]).to(backend.device), bias)
 
 
-def _rows(weights: Weights | GgufWeights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:
+def _rows(weights: AnyWeights, backend: Backend, stem: str, ids: torch.Tensor) -> Linear:
     """The rows `ids` of one matrix."""
-    if isinstance(weights, GgufWeights) and weights.keeps_codes(stem):
+    if of_gguf(weights) and weights.keeps_codes(stem):
         return backend.coded([weights.planes(stem).picked(ids).to(backend.device)], None)
     return backend.linear(weights.tensor(f"{stem}.weight")[ids].to(backend.device), None)

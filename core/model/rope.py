@@ -5,7 +5,7 @@ itself.
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,7 +14,9 @@ from core.model.config import ModelConfig
 from core.model.families import SLIDING
 from core.text.words import translated as _
 
-_KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3")
+_PIECE = 1 << 15  # positions
+_KINDS = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+_UNTURNED = 1e30  # a GGUF's divisor of a frequency that is none
 
 
 class Rotation(NamedTuple):
@@ -57,8 +59,8 @@ class Rope:
         for name in dict.fromkeys(kind.rope for kind in config.kinds):
             frequencies, scale = _frequencies(config, name, positions, stretch)
             said += frequencies.numpy().tobytes() + repr(scale).encode()
-            tables = _tables(frequencies, scale, positions)
-            self._tables[name] = tuple(table.to(device, dtype) for table in tables)
+            tables = _tables(frequencies, scale, positions, dtype)
+            self._tables[name] = tuple(table.to(device) for table in tables)
         if not config.alike:  # else the key of what is on disk is what it always was
             said += repr(config.kinds).encode()
         self.fingerprint = hashlib.sha256(said).hexdigest()[:16]
@@ -92,11 +94,21 @@ def apply(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
-def _tables(frequencies: torch.Tensor, scale: float, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines fp32 [positions, head_dim] of `frequencies` [head_dim / 2]."""
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
-    cos, sin = angles.cos() * scale, angles.sin() * scale
-    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+def _tables(
+    frequencies: torch.Tensor, scale: float, positions: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines [positions, head_dim] of `frequencies` [head_dim / 2], computed in fp32, a piece at
+    a time: all of a million positions at once take 2 GB on the way.
+    """
+    size = (positions, 2 * frequencies.numel())
+    cos, sin = torch.empty(size, dtype=dtype), torch.empty(size, dtype=dtype)
+    for start in range(0, positions, _PIECE):
+        rows = slice(start, min(start + _PIECE, positions))
+        angles = torch.outer(torch.arange(rows.start, rows.stop, dtype=torch.float32), frequencies)
+        c, s = angles.cos() * scale, angles.sin() * scale
+        torch.cat((c.to(dtype), c.to(dtype)), dim=-1, out=cos[rows])
+        torch.cat((-s.to(dtype), s.to(dtype)), dim=-1, out=sin[rows])
+    return cos, sin
 
 
 def _query_scale(config: ModelConfig, positions: int) -> torch.Tensor:
@@ -107,6 +119,16 @@ def _query_scale(config: ModelConfig, positions: int) -> torch.Tensor:
     return 1 + beta * torch.log(1 + periods.float())
 
 
+def _proportional(parameters: dict[str, Any], head_dim: int, share: float) -> torch.Tensor:
+    """Of the first `share` of a head's pairs, as if all of them turned; the others do not (transformers,
+    _compute_proportional_rope_parameters).
+    """
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    found = 1.0 / parameters["rope_theta"] ** exponents / parameters.get("factor", 1.0)
+    found[int(share * head_dim // 2) :] = 0.0
+    return found
+
+
 def _frequencies(
     config: ModelConfig, rope: str, positions: int, stretch: float
 ) -> tuple[torch.Tensor, float]:
@@ -114,6 +136,7 @@ def _frequencies(
     several. In a window distances stay what they were, so nothing is stretched there.
     """
     source = dict(config.source)
+    _kv_heads, head_dim = config.heads_of(next(kind for kind in config.kinds if kind.rope == rope))
     several = source.get("rope_parameters") or {"rope_theta": 10000.0}
     parameters = several[rope] if rope else several
     kind, share = parameters.get("rope_type", "default"), parameters.get("partial_rotary_factor", 1.0)
@@ -142,12 +165,15 @@ def _frequencies(
             "partial_rotary_factor": share,
         }
         source["rope_parameters"] = {**several, rope: parameters} if rope else parameters
+    if kind == "proportional":
+        return _proportional(parameters, head_dim, share), 1.0
     if kind == "default":
-        rotated = int(config.head_dim * share)
+        rotated = int(head_dim * share)
         exponents = torch.arange(0, rotated, 2, dtype=torch.float32) / rotated
-        # a GGUF states what "llama3" comes to: a divisor for each frequency
+        # a GGUF states what "llama3" and "proportional" come to: a divisor for each frequency
         factors = torch.tensor(parameters.get("frequency_factors", 1.0))
-        return 1.0 / (parameters["rope_theta"] ** exponents * factors), 1.0
+        found = 1.0 / (parameters["rope_theta"] ** exponents * factors)
+        return found * (factors < _UNTURNED), 1.0
     from transformers import CONFIG_MAPPING
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 

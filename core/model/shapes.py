@@ -4,25 +4,28 @@ FLOPs. No torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from core.errors import UserError
 from core.model.families import (
     FAMILIES,
     FULL,
-    DeltaSizes,
-    delta_sizes,
     layer_kinds,
     require_family,
+    state_sizes,
     text_config,
+    wide_heads,
 )
+from core.model.mixer_sizes import StateSizes
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-DELTA_CHUNK = 64  # tokens of a gated delta rule that are computed together in a prefill
 CODED_ROWS = "int8"  # of a KV cache: codes
+_DIVIDED = ("heads", "kv_heads", "window_heads", "intermediate")  # among several devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,16 @@ def sizes_in(config: Mapping[str, Any]) -> dict[str, int]:
     it lacks one.
     """
     heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
+    kv_heads = int(config.get("num_key_value_heads") or heads)
+    head_dim = int(config.get("head_dim") or hidden // heads)
+    if FAMILIES[config["model_type"]].two_sizes:
+        kv_heads, head_dim = wide_heads(config)
     return {
         "layers": int(config["num_hidden_layers"]),
         "hidden": hidden,
         "heads": heads,
-        "kv_heads": int(config.get("num_key_value_heads") or heads),
-        "head_dim": int(config.get("head_dim") or hidden // heads),
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
         "intermediate": int(config["intermediate_size"]),
     }
 
@@ -65,8 +72,11 @@ class ModelShape(Sizes):
     attention_bias: bool = False  # as its configuration says, where its family leaves that open
     windowed: int = 0  # layers in which a token sees the last `window` tokens alone
     window: int = 0
+    window_heads: int = 0  # KV heads of these layers and their size, where they are not those of the others
+    window_dim: int = 0
+    keys_as_values: bool = False  # the layers that see every token have no projection of values
     stateful: int = 0  # layers that keep a state of a fixed size instead of keys and values,
-    delta: DeltaSizes | None = None  # and what they measure
+    states: StateSizes | None = None  # and what such a layer measures
     # of weights in codes: their format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes
     # in memory, and what those take there
     format: str = ""
@@ -74,6 +84,11 @@ class ModelShape(Sizes):
     coded_weights: int = 0
     coded_bytes: int = 0
     checkpoint_bytes: int = 0  # of the checkpoint of 16 bits that the codes are made of, if they are
+    ahead: int = 0  # layers behind the model's own that predict one token further; one can be used,
+    ahead_weights: int = 0  # of whose weights so many are in codes,
+    ahead_bytes: int = 0  # which take so much
+    head_bytes: int = 0  # of the output matrix, where it is in codes
+    ranks: int = 1  # among how many devices it is divided: the sizes are those of one
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], *, name: str = "", stretch: float = 4.0) -> ModelShape:
@@ -96,8 +111,12 @@ class ModelShape(Sizes):
                 attention_bias=bool(config.get("attention_bias", False)),
                 windowed=sum(bool(kind.window) for kind in kinds),
                 window=max((kind.window for kind in kinds), default=0),
+                window_heads=max((kind.kv_heads for kind in kinds), default=0),
+                window_dim=max((kind.head_dim for kind in kinds), default=0),
+                keys_as_values=any(kind.keys_as_values for kind in kinds),
                 stateful=sum(kind.stateful for kind in kinds),
-                delta=delta_sizes(config),
+                states=state_sizes(config),
+                ahead=int(config.get("mtp_num_hidden_layers") or 0),
             )
         except (KeyError, TypeError, ValueError) as error:
             said = _("config.json of {model} is incomplete ({error}). Download it again.")
@@ -111,33 +130,43 @@ class ModelShape(Sizes):
     # ---- memory --------------------------------------------------------------------------------------------
 
     @property
+    def of_one_store(self) -> bool:
+        """Whether all layers see every token, so that a cache holds their rows alike."""
+        return not self.windowed and not self.stateful
+
+    @property
     def full_layers(self) -> int:
         """Layers in which a token sees every token before it."""
         return self.layers - self.windowed - self.stateful
 
     @property
-    def rotations(self) -> int:
-        """How many tables of rotations it has: windows have one of their own."""
-        return 2 if self.windowed else 1
+    def rotation_width(self) -> int:
+        """Numbers of one position in its tables of cosines: windows have one of their own."""
+        return self.head_dim + (self.of_windows.head_dim if self.windowed else 0)
+
+    @property
+    def of_windows(self) -> ModelShape:
+        """The model with the heads of its layers with a window."""
+        return _with_window_heads(self) if self.window_dim else self
 
     @property
     def attention_parameters(self) -> int:
-        """Weights of one layer's attention projections, with those of its gate."""
+        """Weights of one layer's attention projections, with those of its gate; of one that sees every token,
+        where they differ.
+        """
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        return self.hidden * ((3 if FAMILIES[self.family].gated else 2) * q + 2 * kv)
+        projections = 1 if self.keys_as_values else 2
+        return self.hidden * ((3 if FAMILIES[self.family].gated else 2) * q + projections * kv)
 
     @property
-    def delta_parameters(self) -> int:
-        """Weights of one layer's gated delta rule: what makes its rows, the gate, the output."""
-        return 0 if self.delta is None else self.hidden * (self.delta.width + 2 * self.delta.values)
+    def state_parameters(self) -> int:
+        """Weights of one layer that keeps a state, but for its MLP."""
+        return 0 if self.states is None else self.states.parameters(self.hidden)
 
     @property
     def layers_parameters(self) -> int:
         """Weights of all layers: attention or another rule, gated MLP, two norms or four."""
-        norms = 4 if FAMILIES[self.family].sandwiched else 2
-        attending = (self.layers - self.stateful) * self.attention_parameters
-        rest = self.layers * (norms * self.hidden + 3 * self.hidden * self.intermediate)
-        return attending + self.stateful * self.delta_parameters + rest
+        return _layers_parameters(self)
 
     @property
     def parameters(self) -> int:
@@ -151,7 +180,40 @@ class ModelShape(Sizes):
 
     def decoded(self) -> ModelShape:
         """The same model with all its weights in numbers."""
-        return replace(self, coded_weights=0, coded_bytes=0)
+        return replace(self, coded_weights=0, coded_bytes=0, ahead_weights=0, ahead_bytes=0, head_bytes=0)
+
+    @property
+    def layer_ahead(self) -> AheadShape | None:
+        """Of the layer that predicts one token further, where it can draft."""
+        if self.ahead != 1 or not FAMILIES[self.family].gated:
+            return None
+        return _layer_ahead(self)
+
+    def divided(self, ranks: int) -> ModelShape:
+        """What one of so many devices holds: whole KV heads with their queries, as many columns of the MLP;
+        embeddings whole. Raises UserError where that cannot be.
+        """
+        if not self.divides(ranks):
+            raise UserError(why_undivided(self.name, self.kv_heads, ranks, stateful=self.stateful > 0))
+        part = replace(
+            self,
+            heads=self.heads // ranks,
+            kv_heads=self.kv_heads // ranks,
+            window_heads=self.window_heads // ranks,
+            intermediate=-(-self.intermediate // ranks),
+            ranks=ranks,
+        )
+        share = part.parameters / self.parameters
+        coded, nbytes = int(self.coded_weights * share), int(self.coded_bytes * share)
+        return replace(part, coded_weights=coded, coded_bytes=nbytes)
+
+    def divides(self, ranks: int) -> bool:
+        """Whether so many devices can."""
+        return not why_undivided(self.name, self.kv_heads, ranks, stateful=self.stateful > 0)
+
+    def _whole_parameters(self) -> int:
+        sizes = {name: self.ranks * getattr(self, name) for name in _DIVIDED}
+        return replace(self, ranks=1, **sizes).parameters
 
     def capped(self, tokens: int) -> ModelShape:
         """The same model with a context of so many tokens at most."""
@@ -166,7 +228,10 @@ class ModelShape(Sizes):
     @property
     def file_bytes(self) -> int:
         """Bytes of the files: codes and what they are made of, or 16-bit weights, whatever is computed in."""
-        return self.weight_bytes("bfloat16") + self.checkpoint_bytes
+        weights = self.weight_bytes("bfloat16")
+        if self.ranks > 1:
+            weights = weights * self._whole_parameters() // self.parameters
+        return weights + self.checkpoint_bytes
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""
@@ -192,16 +257,18 @@ class ModelShape(Sizes):
 
     def window_bytes(self, rows: str, tokens: int) -> int:
         """Bytes of K and V of so many tokens in all layers with a window."""
-        return self.windowed * tokens * self.kv_bytes_per_token_layer(rows)
+        return self.windowed * tokens * self.of_windows.kv_bytes_per_token_layer(rows)
 
     @property
     def state_bytes(self) -> int:
         """Bytes of one state of all layers that have one, in numbers of 32 bits."""
-        return 0 if self.delta is None else self.stateful * self.delta.state * DTYPE_BYTES["float32"]
+        numbers = 0 if self.states is None else math.prod(self.states.size)
+        return self.stateful * numbers * DTYPE_BYTES["float32"]
 
     def waiting_bytes(self, dtype: str, tokens: int) -> int:
         """Bytes of so many tokens that wait behind the states until they are final."""
-        return 0 if self.delta is None else self.stateful * tokens * self.delta.width * DTYPE_BYTES[dtype]
+        width = 0 if self.states is None else self.states.width
+        return self.stateful * tokens * width * DTYPE_BYTES[dtype]
 
     # ---- work ----------------------------------------------------------------------------------------------
 
@@ -216,15 +283,9 @@ class ModelShape(Sizes):
         return 2 * self.hidden * self.vocab
 
     @property
-    def delta_flops_per_token(self) -> int:
-        """FLOPs of the gated delta rules, chunked, for one token: products within a chunk, and with the
-        state.
-        """
-        if self.delta is None:
-            return 0
-        keys, values = self.delta.key_dim, self.delta.value_dim
-        inside = DELTA_CHUNK * (5 * keys + 3 * values)
-        return self.stateful * self.delta.value_heads * (inside + 8 * keys * values)
+    def state_flops_per_token(self) -> int:
+        """FLOPs of one token in the layers that keep a state, their matrices apart."""
+        return 0 if self.states is None else self.stateful * self.states.flops
 
     def attention_flops(self, rows: int, past_tokens: int) -> int:
         """FLOPs of `rows` new rows attending to `past_tokens` and, causally, to each other."""
@@ -232,7 +293,77 @@ class ModelShape(Sizes):
         # of windows all rows but the first see a whole one
         growing = max(0, min(rows, self.window - past_tokens))
         seen = growing * past_tokens + growing * (growing + 1) // 2 + (rows - growing) * self.window
-        return 4 * (pairs + self.windowed * seen) * self.heads * self.head_dim
+        in_windows = self.windowed * seen * self.of_windows.head_dim
+        return 4 * self.heads * (pairs * self.head_dim + in_windows)
+
+
+# a plan asks for these some hundred times
+
+
+@lru_cache(maxsize=256)
+def _with_window_heads(shape: ModelShape) -> ModelShape:
+    return replace(shape, kv_heads=shape.window_heads, head_dim=shape.window_dim, keys_as_values=False)
+
+
+@lru_cache(maxsize=256)
+def _layers_parameters(shape: ModelShape) -> int:
+    norms = 4 if FAMILIES[shape.family].sandwiched else 2
+    attending = shape.full_layers * shape.attention_parameters
+    attending += shape.windowed * shape.of_windows.attention_parameters
+    rest = shape.layers * (norms * shape.hidden + 3 * shape.hidden * shape.intermediate)
+    return attending + shape.stateful * shape.state_parameters + rest
+
+
+@lru_cache(maxsize=256)
+def _layer_ahead(shape: ModelShape) -> AheadShape:
+    given = {one.name: getattr(shape, one.name) for one in fields(shape)}
+    own = {"layers": 1, "stateful": 0, "states": None, "ahead": 0, "checkpoint_bytes": 0}
+    codes = {"coded_weights": shape.ahead_weights, "coded_bytes": shape.ahead_bytes}
+    return AheadShape(**(given | own | codes))
+
+
+class AheadShape(ModelShape):
+    """The layer that predicts one token further, with its norms and the matrix that joins an embedding with
+    what the model made of a token. Embedding and output matrix are the model's.
+    """
+
+    @property
+    def layers_parameters(self) -> int:
+        """See ModelShape."""
+        own = ModelShape.layers_parameters.fget(self)
+        return own + 2 * self.hidden * self.hidden + 2 * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """See ModelShape. Without what is the model's."""
+        return self.layers_parameters + self.hidden
+
+    @property
+    def file_bytes(self) -> int:
+        """See ModelShape. They lie in the model's files."""
+        return self.weight_bytes("bfloat16")
+
+    def pass_bytes(self, dtype: str) -> int:
+        """See ModelShape."""
+        head = self.head_bytes or self.vocab * self.hidden * DTYPE_BYTES[dtype]
+        return self.weight_bytes(dtype) + head
+
+
+def why_undivided(name: str, kv_heads: int, ranks: int, *, stateful: bool) -> str:
+    """Why a model cannot be divided among so many cards; "" where it can."""
+    if stateful:
+        said = _(
+            "{model} has layers that keep a state instead of keys and values, which are not divided among "
+            "graphics cards. Name one card in devices, or choose another model."
+        )
+        return said.format(model=name)
+    if kv_heads % ranks:
+        said = _(
+            "{model} has {heads} key/value heads, which do not divide by {cards} graphics cards. Name as "
+            "many cards in devices as {heads} divides by, or choose another model."
+        )
+        return said.format(model=name, heads=kv_heads, cards=ranks)
+    return ""
 
 
 def _head_tokens(config: Mapping[str, Any]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from core.model.families import DeltaSizes
+from core.model.mixer_sizes import DeltaSizes
 from core.model.weight_shapes import WeightReader
 
 _ROWS = ("in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "conv1d", "A_log", "dt_bias")

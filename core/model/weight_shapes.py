@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -10,8 +10,11 @@ import torch
 
 from core.errors import UserError
 from core.model.config import ModelConfig
-from core.model.families import FAMILIES
+from core.model.families import FAMILIES, LayerKind
+from core.model.mixer_sizes import ConvolutionSizes
 from core.text.words import translated as _
+
+AHEAD = "mtp."  # what checkpoints call the weights of a layer that predicts one token further
 
 
 class WeightReader(Protocol):
@@ -36,7 +39,25 @@ def require_shapes(config: ModelConfig, weights: WeightReader) -> None:
     """Raises UserError, naming file and key, where a weight is lacking or of another shape than the
     configuration says.
     """
-    for name, wanted in _shapes(config):
+    _require(dict(_shapes(config)), weights)
+
+
+def require_ahead_shapes(config: ModelConfig, weights: WeightReader) -> None:
+    """Likewise of the layer that predicts one token further. `config`: the model's."""
+    _require(ahead_shapes(config), weights)
+
+
+def ahead_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """What its weights measure, by their names."""
+    parts = _of_attention(config, LayerKind()) | _of_mlp(config)
+    found = {f"{AHEAD}layers.0.{part}": wanted for part, wanted in parts.items()}
+    norms = ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")
+    found |= {f"{AHEAD}{norm}.weight": (config.hidden,) for norm in norms}
+    return found | {f"{AHEAD}fc.weight": (config.hidden, 2 * config.hidden)}
+
+
+def _require(shapes: Mapping[str, tuple[int, ...]], weights: WeightReader) -> None:
+    for name, wanted in shapes.items():
         found = weights.shape(name)
         if found != wanted:
             file, key = weights.place(name)
@@ -49,8 +70,9 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield from ((f"{name}.weight", (config.vocab, config.hidden)) for name in ends)
     yield "model.norm.weight", (config.hidden,)
     for layer, kind in enumerate(config.kinds):
-        mixer = _of_delta(config) if kind.stateful else _of_attention(config)
-        for part, wanted in (mixer | _of_mlp(config)).items():
+        mixer = _of_state(config) if kind.stateful else _of_attention(config, kind)
+        scale = {"layer_scalar": (1,)} if FAMILIES[config.family].two_sizes else {}
+        for part, wanted in (mixer | _of_mlp(config) | scale).items():
             yield f"model.layers.{layer}.{part}", wanted
 
 
@@ -68,21 +90,29 @@ def _of_mlp(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _of_attention(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _of_attention(config: ModelConfig, kind: LayerKind) -> dict[str, tuple[int, ...]]:
     hidden, family = config.hidden, FAMILIES[config.family]
-    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    kv_heads, head_dim = config.heads_of(kind)
+    q, kv = config.heads * head_dim, kv_heads * head_dim
     of_heads = ["self_attn.q_norm.weight", "self_attn.k_norm.weight"] if family.normed else []
+    values = [] if kind.keys_as_values else ["self_attn.v_proj.weight"]
     return {
         "self_attn.q_proj.weight": (2 * q if family.gated else q, hidden),
         "self_attn.k_proj.weight": (kv, hidden),
-        "self_attn.v_proj.weight": (kv, hidden),
+        **dict.fromkeys(values, (kv, hidden)),
         "self_attn.o_proj.weight": (hidden, q),
-        **dict.fromkeys(of_heads, (config.head_dim,)),
+        **dict.fromkeys(of_heads, (head_dim,)),
     }
 
 
-def _of_delta(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    hidden, sizes = config.hidden, config.delta
+def _of_state(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    hidden, sizes = config.hidden, config.states
+    if isinstance(sizes, ConvolutionSizes):
+        return {
+            "conv.in_proj.weight": (3 * sizes.channels, hidden),
+            "conv.conv.weight": (sizes.channels, 1, sizes.kernel),
+            "conv.out_proj.weight": (hidden, sizes.channels),
+        }
     return {
         "linear_attn.in_proj_qkv.weight": (sizes.channels, hidden),
         "linear_attn.in_proj_z.weight": (sizes.values, hidden),

@@ -99,6 +99,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             *((name, amount, "RAM") for name, amount in _draft_lines(layout)),
             (STAGING, ring, "RAM"),
             (DECODED, _decoded_bytes(layout), "RAM"),
+            (TABLES, _tables_bytes(layout, layout.computes), "RAM"),
             (WORK_PREFILL, _activations(layout) + _cpu_copies(layout), "RAM"),
             (PROGRAM, PROGRAM_BYTES_CPU, "RAM"),
             (KEPT_FREE, reserve, "RAM"),
@@ -124,12 +125,14 @@ def disk_lines(layout: Layout, quota: int) -> tuple[BudgetLine, ...]:
 
 
 def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
-    if layout.draft is None:
+    draft = layout.draft
+    if draft is None:
         return []
     rows = layout.draft_tokens + layout.tail
+    others = (draft.layers - draft.windowed) * draft.kv_bytes_per_token_layer(layout.dtype)
     return [
-        (DRAFT_MODEL, layout.draft.weight_bytes(layout.dtype)),
-        (DRAFT_CACHE, rows * layout.draft.layers * layout.draft.kv_bytes_per_token_layer(layout.dtype)),
+        (DRAFT_MODEL, draft.weight_bytes(layout.dtype)),
+        (DRAFT_CACHE, rows * others + draft.window_bytes(layout.dtype, rows)),
     ]
 
 
@@ -142,8 +145,9 @@ def _tail_rows(layout: Layout) -> int:
 def _activations(layout: Layout) -> int:
     """Hidden states and rotations of a segment, and what a chunk of it computes with."""
     shape, size = layout.target, DTYPE_BYTES[layout.computes]
-    segment = layout.segment * (shape.hidden + 2 * shape.rotations * shape.head_dim) * size
-    return segment + layout.chunk * _row_bytes(shape, size)
+    segment = layout.segment * (shape.hidden + 2 * shape.rotation_width) * size
+    row = max(_row_bytes(one, size) for one in (shape, shape.of_windows))
+    return segment + layout.chunk * row
 
 
 def _row_bytes(shape: ModelShape, size: int) -> int:
@@ -171,13 +175,20 @@ def _cpu_copies(layout: Layout) -> int:
 
 
 def _standing(layout: Layout) -> int:
-    """What is there in prefill and in decode: the table of rotations, scores of every chunk by query head,
-    the newest rows of the layers in host memory, and what torch rounds up to whole segments.
+    """What is there in prefill and in decode: tables, the newest rows of the layers in host memory, and what
+    torch rounds up to whole segments.
     """
-    shape, size = layout.target, DTYPE_BYTES[layout.dtype]
-    rotations = 2 * shape.rotations * layout.held_tokens * shape.head_dim * size
+    return _tables_bytes(layout, layout.dtype) + newest_rows_bytes(layout) + SEGMENTS_BYTES
+
+
+def _tables_bytes(layout: Layout, dtype: str) -> int:
+    """The table of rotations in `dtype`, and scores of every chunk by query head: they grow with the context,
+    to 1.6 GB for a million tokens of a 7B model in fp32.
+    """
+    shape = layout.target
+    rotations = 2 * layout.held_tokens * shape.rotation_width * DTYPE_BYTES[dtype]
     scores = shape.full_layers * shape.heads * (layout.held_tokens // layout.retrieval_chunk) * 4
-    return rotations + scores + newest_rows_bytes(layout) + SEGMENTS_BYTES
+    return rotations + scores
 
 
 def newest_rows_bytes(layout: Layout) -> int:

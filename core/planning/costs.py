@@ -15,22 +15,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.backend.shared.compiled import (
     ATTENTION,
     COARSE,
     CODED_KV,
+    COUNTED_HEAD_DIMS,
+    CPU_HEAD_DIMS,
+    DELTA,
     DTYPES,
-    HEAD_DIMS,
     INPUTS_STEP,
     OLDEST,
     PRODUCTS,
-    ROW_TILE,
+    ROW_TILES,
     SHORT_PASS_ROWS,
 )
 from core.hardware.facts import CpuRates, Gpu, Hardware, instruction_set
-from core.model.shapes import CODED_ROWS, ModelShape
+from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
 from core.text.words import GB
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a
@@ -39,6 +41,8 @@ from core.text.words import GB
 ACCEPTANCE_TINY_DRAFT = 0.35
 ACCEPTANCE_FAMILY_DRAFT = 0.60
 ACCEPTANCE_NGRAM = 0.25
+# of a layer that predicts one token further: docs/decisions/0074-drafts-that-come-along.md has its source
+ACCEPTANCE_AHEAD = 0.5
 NGRAM_GAMMA = 3  # a 4-bit pass of up to four rows costs little more than one of one
 LEAST_GAMMA = 3  # shorter drafts are the draft length's decision, round by round
 TINY_DRAFT_SHARE = 0.03  # of the target's weights
@@ -57,6 +61,12 @@ EFFICIENCY, HOPPER_EFFICIENCY = (0.85, 0.67), (0.79, 0.38)
 HOPPER = (9, 0)
 # launch and small kernels per layer; with it a 7B middle pass takes the 20 ms seen on a 4090
 GPU_LAYER_S = 0.0001
+# what the host takes to ask for a layer's operations one by one, 19 to 27 of them: 10 us each, assumed. A
+# pass that is not recorded takes no less
+LAUNCHED_LAYER_S = 0.00027
+# a sum over ranks, few rows: launch and exchange, assumed (20 to 30 us); of a layer there are two. The bytes
+# of long ones cross each card's link to the host and back, at half its rate: assumed, too
+SUM_S, SUM_SHARE = 0.000025, 0.5
 # CPU figures: lines through passes of 1 to 9 rows of SmolLM2-135M behind 64 to 16,000 tokens, on one core and
 # two, and through products of 4 million weights on one, by either instruction set (docs/LOG.md).
 CPU_LAYER_S = 0.0001
@@ -74,6 +84,9 @@ CPU_CORE = {
 CPU_STATE_ROW_S, GPU_STATE_ROW_S, STATE_CROSSINGS = 0.0002, 0.00015, 3
 # chunked, its products of 64 tokens in numbers of 32 bits take so many times as long as matrices', on a core
 DELTA_TIMES = 6
+# and row by row in the compiled kernel, as its products of few rows: 37 to 45 us for a row of 1 MB of states,
+# which crosses once a pass (one core with AVX2, docs/LOG.md)
+DELTA_ROW_TIMES = 1.2
 COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
@@ -109,6 +122,7 @@ class DeviceSpeeds:
     attention_flops: float
     layer_s: float
     state_row_s: float = 0.0
+    compiled_states: bool = False  # rows go through a state by a kernel that reads it once for all of them
     coarse: float = 1.0
     in_turns: bool = False
     bus: float = math.inf
@@ -116,6 +130,8 @@ class DeviceSpeeds:
     decodes_weights: bool = False  # weights in codes become numbers before they are multiplied,
     decodes_kv: bool = False  # and a cache in codes before it is attended to
     compiled_kv: bool = False  # attention to codes is a kernel's that is compiled for some sizes of heads
+    sum_s: float = 0.0  # of one of the two sums of a layer over ranks, in a pass of few rows,
+    sums: float = math.inf  # and bytes/s of those of a prefill
 
 
 def runs_native(hardware: Hardware, kernel: str) -> bool:
@@ -145,6 +161,7 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> DeviceSpeeds:
         attention_flops=rates.linear_gflops * 1e9,
         layer_s=CPU_LAYER_S,
         state_row_s=CPU_STATE_ROW_S,
+        compiled_states=runs_native(hardware, DELTA),
         coarse=COARSE_TIMES if rounds else 1.0,
         in_turns=True,
         decodes_weights=not runs_native(hardware, PRODUCTS),
@@ -201,6 +218,11 @@ def gpu_speeds(gpu: Gpu, dtype: str) -> DeviceSpeeds:
     )
 
 
+def divided_speeds(speeds: DeviceSpeeds) -> DeviceSpeeds:
+    """Of a card that computes a part of a model."""
+    return replace(speeds, sum_s=SUM_S, sums=speeds.bus * SUM_SHARE)
+
+
 @dataclass(frozen=True, slots=True)
 class StreamedKV:
     """The KV cache that crosses the bus in every full pass, and the first block, which nothing can hide."""
@@ -233,9 +255,10 @@ def pass_s(
     kernel: str = "float",
     kv_rows: str | None = None,
     verified: bool = False,
+    launched: bool = False,
 ) -> float:
     """One forward pass of `rows` tokens over `kv_tokens` of cache in rows of `kv_rows` (None: of `dtype`).
-    `verified`: by another pass.
+    `verified`: by another pass; `launched`: operation by operation, on a card.
     """
     both = sum if speeds.in_turns else max
     computed = -(-rows // INPUTS_STEP) * INPUTS_STEP if kernel == "compiled" else rows
@@ -259,11 +282,27 @@ def pass_s(
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     if attended_by_torch(shape, speeds) and not speeds.decodes_kv:  # else the rates are torch's already
         attention /= TORCH_ATTENTION
-    states = rows * (shape.stateful * speeds.state_row_s + STATE_CROSSINGS * shape.state_bytes / speeds.kv)
-    compute = linear + attention + states + shape.layers * speeds.layer_s
+    sums_s = 2 * speeds.sum_s if shape.ranks > 1 else 0.0
+    compute = linear + attention + _states_s(shape, rows, speeds) + shape.layers * (speeds.layer_s + sums_s)
+    if launched:
+        compute = max(compute, shape.layers * LAUNCHED_LAYER_S)
     if host is None:
         return compute
     return max(compute, host.stream_s(speeds)) + host.held_up_s(speeds) + host.fill_s(speeds)
+
+
+def _states_s(shape: ModelShape, rows: int, speeds: DeviceSpeeds) -> float:
+    """What layers with a state take of a short pass, their products apart."""
+    if not shape.state_bytes:  # a short convolution: small operations, as between other layers' products
+        return shape.stateful * speeds.layer_s
+    crossing = STATE_CROSSINGS * shape.state_bytes / speeds.kv
+    if speeds.compiled_states:
+        return crossing + _delta_rows_s(shape, rows, speeds)
+    return rows * (shape.stateful * speeds.state_row_s + crossing)
+
+
+def _delta_rows_s(shape: ModelShape, rows: int, speeds: DeviceSpeeds) -> float:
+    return DELTA_ROW_TIMES * rows * shape.state_flops_per_token / speeds.few_linear_flops
 
 
 def multiplied_by_torch(dtype: str, kernel: str, speeds: DeviceSpeeds) -> bool:
@@ -277,7 +316,19 @@ def attended_by_torch(shape: ModelShape, speeds: DeviceSpeeds) -> bool:
     """Whether a CPU attends by torch, likewise: the compiled kernel knows heads of some sizes, and may not
     serve.
     """
-    return speeds.in_turns and (speeds.decodes_kv or shape.head_dim not in HEAD_DIMS)
+    return speeds.in_turns and (speeds.decodes_kv or shape.head_dim not in CPU_HEAD_DIMS)
+
+
+def recorded_whole(shape: ModelShape, speeds: DeviceSpeeds) -> bool:
+    """Whether passes over a KV cache that stays on a card may be recorded
+    (core.model.recorded_verification): by the compiled attention, of layers that all see every token.
+    """
+    return (
+        shape.of_one_store
+        and speeds.compiled_kv
+        and not speeds.decodes_kv
+        and shape.head_dim in COUNTED_HEAD_DIMS
+    )
 
 
 def _times_read(rows: int, one_by_one: bool) -> int:
@@ -288,16 +339,16 @@ def _row_tiles(shape: ModelShape, rows: int, speeds: DeviceSpeeds) -> int:
     """How often a card's attention reads keys and values for so many rows. The second time they may lie in
     its cache; how much that saves was not measured.
     """
-    if not speeds.compiled_kv or speeds.decodes_kv or shape.head_dim not in HEAD_DIMS:
+    if not speeds.compiled_kv or speeds.decodes_kv or shape.head_dim not in COUNTED_HEAD_DIMS:
         return 1  # a library's kernel, or none of a card
-    return -(-rows * shape.heads // shape.kv_heads // ROW_TILE)
+    return -(-rows * shape.heads // shape.kv_heads // ROW_TILES[shape.head_dim])
 
 
 def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, speeds: DeviceSpeeds) -> float:
     """Bytes of numbers that would take as long to attend to as a cache of `tokens` in codes."""
     if attended_by_torch(shape, speeds):
         return nbytes / KERNEL_SPEED["by torch"]
-    if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in HEAD_DIMS):
+    if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in COUNTED_HEAD_DIMS):
         return nbytes + tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
     return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes
 
@@ -326,7 +377,12 @@ def prefill_seconds(
     """
     compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
-    compute += DELTA_TIMES * tokens * shape.delta_flops_per_token / speeds.linear_flops
+    if speeds.compiled_states:
+        compute += _delta_rows_s(shape, tokens, speeds)
+    else:
+        compute += DELTA_TIMES * tokens * shape.state_flops_per_token / speeds.linear_flops
+    if shape.ranks > 1:
+        compute += 2 * shape.layers * tokens * shape.hidden * DTYPE_BYTES[dtype] / speeds.sums
     segments = math.ceil(tokens / segment)
     weights = segments * shape.pass_bytes(dtype) / (speeds.weights * KERNEL_SPEED[kernel])
     if kernel == "compiled":
@@ -345,6 +401,8 @@ def draft_acceptance(target: ModelShape, draft: ModelShape | None) -> float:
     """What share of the first level's proposals the middle level is assumed to accept."""
     if draft is None:
         return ACCEPTANCE_NGRAM
+    if isinstance(draft, AheadShape):
+        return ACCEPTANCE_AHEAD
     tiny = draft.layers <= TINY_DRAFT_LAYERS or draft.parameters < TINY_DRAFT_SHARE * target.parameters
     return ACCEPTANCE_TINY_DRAFT if tiny else ACCEPTANCE_FAMILY_DRAFT
 
@@ -356,6 +414,15 @@ class Speculation:
     gamma: int
     middle_gamma: int
     tbt_s: float
+
+
+def straight_speculation(verify_s: list[float], *, draft_s: float, q: float) -> Speculation:
+    """The fastest way without a middle level: so many drafted tokens straight before the full cache, which
+    accepts one with probability q. `verify_s[n]` is the time of a pass with n + 1 rows.
+    """
+    lengths = range(1, len(verify_s))
+    tbt, m = min(((verify_s[m] + m * draft_s) / expected_tokens(q, m), m) for m in lengths)
+    return Speculation(m, m, tbt)
 
 
 def best_speculation(

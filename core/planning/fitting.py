@@ -4,6 +4,7 @@ time or wording.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from core.hardware.facts import GIB, Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning import costs
 from core.planning.budget import host_lines, vram_bytes, vram_lines
+from core.planning.host_attention import attending_cpu
 from core.planning.layout import Layout, plan_layout
 from core.planning.plan import BudgetLine
 from core.planning.stored_facts import NOTHING, StoredFacts
@@ -41,6 +43,14 @@ class PlanningDevice:
     pinnable: int
     snapshot_quota: int
     spills: bool  # the system moves VRAM into RAM instead of refusing
+    # cards that compute together: what is free of RAM is the share of one, and `gpu` has the least of each
+    devices: tuple[int, ...] = ()
+    cpu: costs.DeviceSpeeds | None = None  # beside a card: of the CPU, that attends to host memory
+
+    @property
+    def ranks(self) -> int:
+        """Among how many processes a model is divided."""
+        return max(1, len(self.devices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +77,12 @@ class Shortfall:
 
 
 def site_of(hardware: Hardware, settings: Settings, *, known: StoredFacts = NOTHING) -> PlanningDevice:
-    """The device to plan for: the GPU with the most free memory, unless the user wants the CPU."""
-    gpu = _chosen(hardware, settings)
+    """The device to plan for: the GPU with the most free memory, unless the user wants the CPU or several."""
+    cards = _chosen(hardware, settings)
+    gpu, ranks = weakest(cards), max(1, len(cards))
     threads = settings.threads or hardware.physical_cores
     dtype = settings.dtype or (_gpu_dtype(gpu) if gpu else _cpu_dtype(hardware))
-    computes = "float32" if gpu is None and not multiplies_16_bits(hardware) else dtype
+    computes = dtype if gpu else _cpu_computes(hardware, dtype)
     ram_free = int(settings.ram_gib * GIB) if settings.ram_gib else hardware.ram_available_bytes
     ram_reserve = max(GIB, hardware.ram_bytes * 0.06)
     if settings.ram_reserve_gib is not None:
@@ -79,26 +90,58 @@ def site_of(hardware: Hardware, settings: Settings, *, known: StoredFacts = NOTH
     quota = quota_of(
         settings.snapshot_quota_gb, free_bytes=hardware.disk_free_bytes or 0, used_bytes=known.snapshot_bytes
     )
+    if ranks > 1:
+        quota = 0  # shares of a book are not kept on disk
     vram_free, vram_reserve = _vram(gpu, hardware, settings) if gpu else (0, 0)
     return PlanningDevice(
         device="cuda" if gpu else "cpu",
         dtype=dtype,
         computes=computes,
         threads=threads,
-        speeds=costs.gpu_speeds(gpu, dtype) if gpu else costs.cpu_speeds(hardware, threads, computes),
+        speeds=_speeds(gpu, dtype, ranks) if gpu else costs.cpu_speeds(hardware, threads, computes),
         gpu=gpu,
         vram_free=vram_free,
         vram_reserve=vram_reserve,
-        ram_free=ram_free,
-        ram_reserve=int(ram_reserve),
-        pinnable=min(hardware.pinnable_bytes, ram_free) if gpu else 0,
+        ram_free=ram_free // ranks,
+        ram_reserve=int(ram_reserve) // ranks,
+        pinnable=min(hardware.pinnable_bytes, ram_free) // ranks if gpu else 0,
         snapshot_quota=quota,
         spills=gpu is not None and hardware.spills,
+        devices=tuple(one.index for one in cards) if ranks > 1 else (),
+        cpu=attending_cpu(hardware, threads, _cpu_computes(hardware), ranks) if gpu else None,
     )
 
 
-def _chosen(hardware: Hardware, settings: Settings) -> Gpu | None:
-    """The GPU to plan for, as the user describes it; None: the CPU. Raises PlanError where there is none."""
+def _speeds(gpu: Gpu, dtype: str, ranks: int) -> costs.DeviceSpeeds:
+    speeds = costs.gpu_speeds(gpu, dtype)
+    return speeds if ranks == 1 else costs.divided_speeds(speeds)
+
+
+def weakest(cards: Sequence[Gpu]) -> Gpu | None:
+    """A card that has of everything what each of these has; None of none."""
+    if len(cards) < 2:
+        return cards[0] if cards else None
+    least = {
+        name: min(getattr(one, name) for one in cards)
+        for name in ("vram_bytes", "free_bytes", "memory_gb_per_s", "tflops", "pcie_gb_per_s")
+    }
+    names = Counter(one.name for one in cards)
+    capabilities = [one.compute_capability for one in cards if one.compute_capability is not None]
+    return replace(
+        cards[0],
+        name=", ".join(f"{times} × {name}" for name, times in names.items()),
+        pcie_measured=all(one.pcie_measured for one in cards),
+        known=all(one.known for one in cards),
+        compute_capability=min(capabilities, default=None),
+        refused=tuple(sorted({kernel for one in cards for kernel in one.refused})),
+        **least,
+    )
+
+
+def _chosen(hardware: Hardware, settings: Settings) -> tuple[Gpu, ...]:
+    """The GPUs to plan for, as the user describes them; (): the CPU. Raises PlanError where there is none."""
+    if settings.devices is not None and settings.device != "cpu":
+        return tuple(_overridden(one, settings) for one in _named(hardware, settings.devices))
     gpu = max(hardware.gpus, key=lambda one: (one.free_bytes, -one.index), default=None)
     if settings.device == "cuda" and gpu is None:
         problem = f" ({hardware.problems[0]})" if hardware.problems else ""
@@ -106,7 +149,18 @@ def _chosen(hardware: Hardware, settings: Settings) -> Gpu | None:
             "No usable CUDA GPU was found{problem}. Install the NVIDIA driver, or set device to auto or cpu."
         )
         raise PlanError(said.format(problem=problem))
-    return None if gpu is None or settings.device == "cpu" else _overridden(gpu, settings)
+    return () if gpu is None or settings.device == "cpu" else (_overridden(gpu, settings),)
+
+
+def _named(hardware: Hardware, devices: Sequence[int]) -> list[Gpu]:
+    there = {one.index: one for one in hardware.gpus}
+    if missing := [one for one in devices if one not in there]:
+        said = _(
+            "devices names graphics card {missing}, and there is {there}. Correct it, or set it to auto."
+        )
+        known = ", ".join(f"{number} ({one.name})" for number, one in there.items())
+        raise PlanError(said.format(missing=missing[0], there=known or _("none")))
+    return [there[one] for one in devices]
 
 
 def _vram(gpu: Gpu, hardware: Hardware, settings: Settings) -> tuple[int, int]:
@@ -142,6 +196,10 @@ def _cpu_dtype(hardware: Hardware) -> str:
     return "bfloat16" if compiled or multiplies_16_bits(hardware) else "float32"
 
 
+def _cpu_computes(hardware: Hardware, dtype: str = "bfloat16") -> str:
+    return dtype if multiplies_16_bits(hardware) else "float32"
+
+
 def multiplies_16_bits(hardware: Hardware) -> bool:
     """Whether products of many rows are faster in bfloat16 than in float32.
 
@@ -166,7 +224,9 @@ def _gpu_dtype(gpu: Gpu) -> str:
 
 
 def fitted(case: PlanningCase, context: int) -> list[Layout | Shortfall]:
-    """The layout with the draft model and, unless the user named it, without: fitted, or where it breaks."""
+    """The layouts with what may draft, and, unless the user named it, without: fitted, or where each
+    breaks.
+    """
     return [_fitted(case, draft, context) for draft in _drafts(case)]
 
 
@@ -177,15 +237,23 @@ def fits_anywhere(case: PlanningCase, context: int) -> bool:
 
 
 def _drafts(case: PlanningCase) -> tuple[ModelShape | None, ...]:
-    free_choice = case.draft is not None and case.settings.draft_model is None
-    return (case.draft, None) if free_choice else (case.draft,)
+    if case.settings.draft_model is not None:
+        return (case.draft,)
+    return *filter(None, (case.draft, case.target.layer_ahead)), None
 
 
 def _fitted(case: PlanningCase, draft: ModelShape | None, context: int) -> Layout | Shortfall:
     found = [_fit(case.site, case.settings, one) for one in _options(case, draft, context)]
     fit = [one for one in found if isinstance(one, Layout)]
+    if not fit:
+        return min(found, key=_missing)
     # most layers on the device, then long segments, then what comes first
-    return max(fit, key=lambda one: (one.on_chip, one.segment)) if fit else found[0]
+    return max(fit, key=lambda one: (one.on_chip, one.segment))
+
+
+def _missing(short: Shortfall) -> tuple[bool, int]:
+    """What lacks RAM has a layout that the card holds; then the one that lacks least."""
+    return short.place != "RAM", short.needed - short.available
 
 
 def _options(case: PlanningCase, draft: ModelShape | None, context: int) -> Iterator[Layout]:
@@ -286,7 +354,14 @@ def _with_host(site: PlanningDevice, layout: Layout) -> Layout | Shortfall:
     layout = replace(layout, pinnable=site.pinnable)
     lines = host_lines(layout, site.ram_reserve)
     needed = _total(lines)
-    return layout if needed <= site.ram_free else Shortfall("RAM", needed, site.ram_free, lines)
+    if needed <= site.ram_free:
+        return layout
+    return Shortfall("RAM", needed * site.ranks, site.ram_free * site.ranks, of_all(lines, site.ranks))
+
+
+def of_all(lines: Sequence[BudgetLine], ranks: int) -> tuple[BudgetLine, ...]:
+    """Lines of the memory that the processes share, each of which needs as much."""
+    return tuple(replace(line, bytes=line.bytes * ranks) for line in lines)
 
 
 def _total(lines: Sequence[BudgetLine]) -> int:

@@ -128,7 +128,7 @@ class Layout:
 
     def _state_rows_bytes(self, tokens: int) -> int:
         """Of so many tokens, and of those before them that a convolution sees."""
-        seen = 0 if self.target.delta is None else self.target.delta.kernel - 1
+        seen = 0 if self.target.states is None else self.target.states.kernel - 1
         return self.target.waiting_bytes(self.computes, seen + tokens)
 
     @property

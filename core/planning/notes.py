@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from core.backend.shared.compiled import COARSE, CODED_KV, HEAD_DIMS, PRODUCTS
+from core.backend.shared.compiled import COARSE, CODED_KV, COUNTED_HEAD_DIMS, DELTA, PRODUCTS
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning.budget import KV_PAGEABLE, MODEL_FILES, SNAPSHOTS
 from core.planning.costs import serves
 from core.planning.fitting import is_old
-from core.planning.plan import AUTO_CONTEXT, Plan
+from core.planning.plan import AUTO_CONTEXT, MTP, Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.text.words import joined_sentences, listed_texts, size
 from core.text.words import marked as N_
@@ -27,19 +27,22 @@ def notes_for(
     """One sentence or two about each choice. `gpu`: the one that the plan is for."""
     found = (
         _where(plan, gpu),
-        _refused(plan, hardware, gpu),
+        _refused(plan, hardware, gpu, target),
         _rounded(plan, settings),
         _weights(plan, gpu),
         _context(plan, settings, target),
         _kv(plan),
         _kv_format(plan, settings, target, gpu),
+        _ranks(plan),
         _bus(plan, gpu),
         _pageable(plan, hardware),
         _draft(plan, settings),
+        _levels(plan, settings, target),
         _speed(plan, settings),
+        _cpu_attention(plan, settings),
         _snapshots(plan, target),
         _files(plan, hardware),
-        _gpus_left(hardware, gpu),
+        _gpus_left(plan, hardware, gpu),
     )
     return tuple(note for note in found if note)
 
@@ -59,10 +62,11 @@ def _where(plan: Plan, gpu: Gpu | None) -> str:
     return joined_sentences(*said)
 
 
-def _refused(plan: Plan, hardware: Hardware, gpu: Gpu | None) -> str:
-    if gpu is not None or not hardware.refused:
+def _refused(plan: Plan, hardware: Hardware, gpu: Gpu | None, target: ModelShape) -> str:
+    refused = set(hardware.refused) - (set() if target.state_bytes else {DELTA})
+    if gpu is not None or not refused:
         return ""
-    if set(hardware.refused) == {COARSE}:
+    if refused == {COARSE}:
         if plan.weights_kernel != "codes":
             return ""  # numbers are multiplied exactly in every pass
         return _(
@@ -157,7 +161,7 @@ def _kv_format(plan: Plan, settings: Settings, target: ModelShape, gpu: Gpu | No
         )
     if gpu is None:
         return said
-    if serves(gpu, plan.dtype, CODED_KV) and target.head_dim in HEAD_DIMS:
+    if serves(gpu, plan.dtype, CODED_KV) and target.head_dim in COUNTED_HEAD_DIMS:
         reading = _(
             "A kernel that is tried on the card first reads it as it is; the time is expected, not measured."
         )
@@ -190,9 +194,34 @@ def _draft(plan: Plan, settings: Settings) -> str:
         return _("{draft} drafts, seeing the first {sinks} and latest {window} tokens.").format(
             draft=plan.draft_model, sinks=plan.draft_sinks, window=plan.draft_window
         )
+    if plan.drafter == MTP and settings.mode in ("triforce", "draft") and not plan.plain:
+        said = _(
+            "Where n-gram lookup finds nothing, a layer of the model's own that predicts one token further "
+            "(MTP) drafts: {rate:.2f} of its tokens are assumed to stand behind a long text."
+        )
+        return said.format(rate=plan.assumed_draft_acceptance)
     if settings.mode in ("triforce", "ngram") and not plan.plain:
         return _("Drafts come from n-gram lookup in the book and the answer.")
     return ""
+
+
+def _levels(plan: Plan, settings: Settings, target: ModelShape) -> str:
+    """Why two levels or three, of a model in which that is not as a matter of course."""
+    full, middle = plan.expected_plain_tbt_ms, plan.expected_middle_ms
+    drafts = plan.straight or plan.expected_tbt_ms < full
+    if not target.stateful or settings.mode != "triforce" or plan.plain or not drafts:
+        return ""
+    said = _(
+        "Three levels: most layers keep a state, which a pass over the retrieval cache has to compute, too, "
+        "but it takes {middle:.0f} ms, and one over the whole cache {full:.0f}."
+    )
+    if plan.straight:
+        said = _(
+            "Two levels: most layers keep a state, which a pass over the retrieval cache has to compute, "
+            "too. It would take {middle:.0f} ms, and one over the whole cache takes {full:.0f}: drafts go "
+            "straight before that."
+        )
+    return said.format(middle=middle, full=full)
 
 
 def _speed(plan: Plan, settings: Settings) -> str:
@@ -220,6 +249,21 @@ def _speed(plan: Plan, settings: Settings) -> str:
     return said.format(rate=plan.assumed_acceptance, ms=plan.expected_tbt_ms, than=than)
 
 
+def _cpu_attention(plan: Plan, settings: Settings) -> str:
+    if settings.mode != "cpu_attention":
+        return ""
+    if plan.expected_cpu_attention_ms is None:
+        return _(
+            "Mode cpu_attention is plain decoding here: no part of the KV cache lies in host memory beside a "
+            "card."
+        )
+    said = _(
+        "Mode cpu_attention: the CPU attends to what lies in host memory, as in the baseline that TriForce "
+        "was compared with. A token then takes about {ms:.0f} ms; the time is expected, not measured."
+    )
+    return said.format(ms=plan.expected_cpu_attention_ms)
+
+
 def _snapshots(plan: Plan, target: ModelShape) -> str:
     quota = sum(line.bytes for line in plan.budget if line.name == SNAPSHOTS)
     book = plan.context_tokens * target.kv_bytes_per_token(plan.kv_rows)
@@ -240,9 +284,21 @@ def _files(plan: Plan, hardware: Hardware) -> str:
     return said.format(needed=size(needed), free=size(free), folder=hardware.disk_path)
 
 
-def _gpus_left(hardware: Hardware, gpu: Gpu | None) -> str:
-    unused = [one.name for one in hardware.gpus if gpu is None or one.index != gpu.index]
+def _gpus_left(plan: Plan, hardware: Hardware, gpu: Gpu | None) -> str:
+    used = plan.devices or ((gpu.index,) if gpu is not None else ())
+    unused = [one.name for one in hardware.gpus if one.index not in used]
     return _("Not used: {names}.").format(names=", ".join(unused)) if unused else ""
+
+
+def _ranks(plan: Plan) -> str:
+    if not plan.devices:
+        return ""
+    return _(
+        "The model is divided among {cards} cards: each has the same share of every layer and its own part "
+        "of the KV cache, and what is said of VRAM is said of one of them. No time was measured on several "
+        "cards, and each card's bus was measured alone. Books are not kept on disk meanwhile, where the "
+        "model looked is not shown, and verify does nothing."
+    ).format(cards=len(plan.devices))
 
 
 def beside_card() -> str:

@@ -106,8 +106,8 @@ def offers(
     is_downloaded: Callable[[CatalogueEntry], bool] = lambda entry: entry.embedded,
     known: StoredFacts = NOTHING,
 ) -> tuple[Offer, ...]:
-    """Every target model of the catalogue on this machine: those that fit first, the larger before. One is
-    recommended.
+    """Every target model of the catalogue on this machine: those that fit first, of these those that answer
+    soon enough, the larger before. One is recommended.
     """
     made = [
         offer_for(hardware, settings, entry, downloaded=is_downloaded(entry), known=known)
@@ -117,11 +117,13 @@ def offers(
     chosen = best_offer(made, free=True)
     name = chosen.entry.name if chosen else EMBEDDED
     made = [replace(offer, recommended=offer.entry.name == name) for offer in made]
-    return tuple(
-        sorted(
-            made, key=lambda offer: (offer.plan is None, not offer.entry.chat, -offer.entry.shape.parameters)
-        )
-    )
+    return tuple(sorted(made, key=_last))
+
+
+def _last(offer: Offer) -> tuple[bool, bool, bool, int]:
+    """By which offers are sorted: what is of no use here has the highest key."""
+    plan, entry = offer.plan, offer.entry
+    return plan is None, not entry.chat, plan is None or not is_swift(plan), -entry.shape.parameters
 
 
 def offer_for(

@@ -15,6 +15,7 @@ from core.text.words import translated as _
 PLACES = (N_("VRAM"), N_("pinned RAM"), N_("RAM"), N_("disk"))
 # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
 AUTO_CONTEXT = 131_072
+MTP = "mtp"  # drafts come from a layer of the model's own that predicts one token further
 USEFUL_CONTEXT = 8192  # below this a model reads a book in too many pieces to be worth its size
 
 
@@ -47,7 +48,7 @@ class Plan:
     retrieval_budget: int  # tokens the middle level sees
     retrieval_chunk: int
     tail_tokens: int  # room in the retrieval cache for tokens since the last refresh
-    draft_model: str | None  # None: n-gram lookup drafts
+    draft_model: str | None  # None: n-gram lookup drafts, or see `drafter`
     draft_sinks: int
     draft_window: int
     gamma: int  # outer: tokens proposed to the full cache per round
@@ -96,8 +97,19 @@ class Plan:
     tuned: str = ""
     # the weights are made of a checkpoint of 16 bits, on the first start with it
     rounded: bool = False
+    # cards that compute together, by position on the bus, each a share of every layer; (): `gpu_index` alone.
+    # Bytes of cards are those of one of them.
+    devices: tuple[int, ...] = ()
     # plain decoding was measured to be faster than drafts, so the mode triforce makes none
     plain: bool = False
+    # drafts go straight before the full cache: a middle level is expected to be slower
+    straight: bool = False
+    # plain decoding whose attention to what lies in host memory is the CPU's; None: nothing lies there
+    expected_cpu_attention_ms: float | None = None
+    # who drafts where lookup finds nothing: "lookup": nobody; "model": `draft_model`; "mtp": a layer of the
+    # model's own that predicts one token further
+    drafter: str = "lookup"
+    assumed_draft_acceptance: float = 0.0  # of a token that level drafts
 
     @property
     def exact_for(self) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from core.errors import PlanError
 from core.model.shapes import ModelShape
@@ -89,9 +90,14 @@ def _other(case: PlanningCase, context: int, alternatives: Sequence[ModelShape])
             continue
         kv = 16 if shape.key_bias else case.settings.kv  # as the planner would choose
         settings = replace(case.settings, on_chip_layers=None, kv=kv)
-        if fits_anywhere(PlanningCase(case.site, settings, shape, None), context):
+        if _has_room(PlanningCase(case.site, settings, shape, None), context):
             return shape
     return None
+
+
+@lru_cache(1024)  # a list of models asks the same for each that does not fit
+def _has_room(case: PlanningCase, context: int) -> bool:
+    return fits_anywhere(case, context)
 
 
 def _alternatives(remedies: list[str]) -> str:

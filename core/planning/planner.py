@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from core.config import Settings
-from core.errors import PlanError
+from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.model.gguf.size_estimates import ROUNDED, rounded_shape
-from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
+from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
 from core.planning import costs
 from core.planning.budget import disk_lines, host_lines, vram_lines
-from core.planning.fitting import PlanningCase, PlanningDevice, Shortfall, fitted, site_of
+from core.planning.fitting import PlanningCase, PlanningDevice, Shortfall, fitted, of_all, site_of
 from core.planning.formats import with_formats
+from core.planning.host_attention import attention_s
 from core.planning.layout import Layout
 from core.planning.notes import beside_card, notes_for, tuning_notes
-from core.planning.plan import BudgetLine, Plan
+from core.planning.plan import MTP, BudgetLine, Plan
 from core.planning.plan_errors import refusal
 from core.planning.recommended import first_answer
 from core.planning.stored_facts import NOTHING, StoredFacts
@@ -48,6 +49,8 @@ def make_plan(
     """
     _check_asked(settings, target)
     planned = partial(_planned, hardware, target=target, draft=draft, alternatives=alternatives, known=known)
+    if settings.devices is not None and settings.device is None:
+        settings = replace(settings, device="cuda")
     if settings.device is not None or not hardware.gpus:
         return planned(settings)
     refused = None
@@ -78,6 +81,11 @@ def _planned(
     elif settings.weights is not None and not target.coded_weights:
         target = rounded_shape(target, ROUNDED[settings.weights])
     site = site_of(hardware, settings, known=known)
+    if site.ranks > 1:
+        # no pass with sums between cards was recorded yet, and none measured
+        settings, known = replace(settings, cuda_graphs="off"), replace(known, tuned=NOTHING.tuned)
+        target = _divided(target, site.ranks)
+        alternatives = [one.divided(site.ranks) for one in alternatives if one.divides(site.ranks)]
     if draft is not None and site.device == "cuda":
         draft = draft.decoded()  # as it is loaded there: its passes are many, and codes are slow
     case, context = with_formats(PlanningCase(site, settings, target, draft), _best)
@@ -93,6 +101,13 @@ def _planned(
         *tuning_notes(found, settings, record, unused),
     )
     return replace(found, notes=notes, fixed_gamma=settings.gamma is not None)
+
+
+def _divided(target: ModelShape, ranks: int) -> ModelShape:
+    try:
+        return target.divided(ranks)
+    except UserError as error:
+        raise PlanError(str(error)) from error
 
 
 def _check_asked(settings: Settings, target: ModelShape) -> None:
@@ -146,9 +161,7 @@ def _tuned(case: PlanningCase, context: int, record: Tuned, machine: str) -> Pla
     if record.kernel == "float" and case.site.device == "cuda" and _may_be_decoded(case):
         tuned_case = _decoded(tuned_case)
     layouts = [layout for layout in fitted(tuned_case, context) if isinstance(layout, Layout)]
-    layout = next(
-        (one for one in layouts if (one.draft.name if one.draft else None) == record.draft_model), None
-    )
+    layout = next((one for one in layouts if _drafted_by(one.draft) == record.draft_model), None)
     if layout is None:
         return _("they are for drafts by {draft}").format(draft=record.draft_model or _("n-gram lookup"))
     if layout.kv_rows != (record.kv_rows or case.site.dtype):
@@ -182,17 +195,33 @@ def _computed(case: PlanningCase, layout: Layout) -> _Passes:
     pinned, pageable = layout.host_kv_split()
     host = costs.StreamedKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
     take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=_kernel(case, layout))
-    full = partial(take, kv_rows=layout.kv_rows, kv_tokens=layout.context, host=host)
+    launched = partial(_launched, case, layout)
+    whole = host is None and costs.recorded_whole(layout.target, site.speeds)
+    full = partial(
+        take, kv_rows=layout.kv_rows, kv_tokens=layout.context, host=host, launched=launched(whole)
+    )
+    middle = partial(take, kv_tokens=layout.retrieval_tokens, launched=launched(layout.target.of_one_store))
     draft_s = 0.0
     if draft is not None:
-        draft_s = costs.pass_s(draft, site.dtype, rows=1, kv_tokens=layout.draft_tokens, speeds=site.speeds)
+        # a layer of the target's own is held as the target is, and its passes are not recorded
+        own = isinstance(draft, AheadShape)
+        how = {"kv_tokens": layout.draft_tokens, "launched": launched(not draft.stateful and not own)}
+        how["kernel"] = _kernel(case, layout) if own else "float"
+        draft_s = costs.pass_s(draft, site.dtype, rows=1, speeds=site.speeds, **how)
     return _Passes(
         full=lambda rows: full(rows=rows),
-        middle=lambda rows: take(rows=rows, kv_tokens=layout.retrieval_tokens, verified=True),
+        middle=lambda rows: middle(rows=rows, verified=True),
         draft_s=draft_s,
         p=case.settings.assumed_acceptance,
-        q=costs.draft_acceptance(layout.target, draft),
+        q=(draft and case.settings.assumed_draft_acceptance) or costs.draft_acceptance(layout.target, draft),
     )
+
+
+def _launched(case: PlanningCase, layout: Layout, recorded: bool) -> bool:
+    """Whether a pass is asked for operation by operation, which a card may have to wait for: where those of
+    its kind are not `recorded`, or none are.
+    """
+    return case.site.device == "cuda" and not (recorded and layout.graphs)
 
 
 def _measured(record: Tuned, settings: Settings) -> _Passes:
@@ -229,6 +258,18 @@ def _speculation(settings: Settings, passes: _Passes, *, by_lookup: bool) -> cos
     )
 
 
+def _straight(case: PlanningCase, passes: _Passes) -> costs.Speculation | None:
+    """Two levels, of a model whose layers mostly keep a state: these cost its middle pass what they cost a
+    full one. None where three were measured, or lengths or draft levels are the user's.
+    """
+    settings = case.settings
+    chosen = settings.gamma or settings.middle_gamma or settings.mode != "triforce"
+    if not case.target.stateful or chosen or passes.measured:
+        return None
+    rows = range(1, costs.MAX_MIDDLE_GAMMA + 2)
+    return costs.straight_speculation([passes.full(n) for n in rows], draft_s=passes.draft_s, q=passes.q)
+
+
 def _token_s(settings: Settings, passes: _Passes, drafted_s: float) -> float:
     """Time between tokens: drafting, unless plain decoding is as fast and the user left the choice to us."""
     if passes.plain:
@@ -238,7 +279,8 @@ def _token_s(settings: Settings, passes: _Passes, drafted_s: float) -> float:
 
 def _budget(site: PlanningDevice, layout: Layout) -> tuple[BudgetLine, ...]:
     on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
-    return *on_device, *host_lines(layout, site.ram_reserve), *disk_lines(layout, site.snapshot_quota)
+    host = of_all(host_lines(layout, site.ram_reserve), site.ranks)
+    return *on_device, *host, *disk_lines(layout, site.snapshot_quota)
 
 
 def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
@@ -246,9 +288,13 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
     site, settings = case.site, case.settings
     target, draft = layout.target, layout.draft
     lengths = _speculation(settings, passes, by_lookup=draft is None)
+    two = _straight(case, passes)
+    if is_straight := two is not None and two.tbt_s < lengths.tbt_s:
+        lengths = replace(two, middle_gamma=lengths.middle_gamma)
     reading = partial(_reading_s, case, layout)
     parts, rest = divmod(costs.BOOK_TOKENS, layout.context)
     offloaded = layout.on_chip < target.full_layers
+    is_own = isinstance(draft, AheadShape)
     return Plan(
         model=target.name,
         device=site.device,
@@ -261,7 +307,7 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
         retrieval_budget=layout.retrieval_budget,
         retrieval_chunk=layout.retrieval_chunk,
         tail_tokens=layout.tail,
-        draft_model=draft.name if draft is not None else None,
+        draft_model=None if is_own else draft and draft.name,
         draft_sinks=layout.draft_sinks,
         draft_window=layout.draft_window,
         gamma=lengths.gamma,
@@ -291,15 +337,43 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
         assumed_acceptance=round(passes.p, 4),
         tuned=passes.measured,
         plain=passes.plain,
+        straight=is_straight,
+        drafter=MTP if is_own else "lookup" if draft is None else "model",
+        assumed_draft_acceptance=round(passes.q, 4),
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None,
         budget=_budget(site, layout),
         notes=(),
         residency=settings.kv_residency,
         gpu_index=site.gpu.index if site.gpu else 0,
-        page_lock_bytes=site.pinnable if site.gpu else None,
+        devices=site.devices,
+        page_lock_bytes=site.pinnable * site.ranks if site.gpu else None,
         keep_free_bytes=site.vram_reserve if site.spills else None,
         cuda_graphs=settings.cuda_graphs if site.device == "cuda" else "off",
+        expected_cpu_attention_ms=_cpu_attention_ms(case, layout),
     )
+
+
+def _cpu_attention_ms(case: PlanningCase, layout: Layout) -> float | None:
+    """A token of plain decoding whose attention to host memory is the CPU's, for which the card waits."""
+    site, target, away = case.site, layout.target, layout.host_layers
+    if site.cpu is None or not away:
+        return None
+    on_card_s = costs.pass_s(
+        target,
+        site.dtype,
+        rows=1,
+        kv_tokens=layout.context * layout.on_chip // target.full_layers,
+        speeds=site.speeds,
+        kernel=_kernel(case, layout),
+        kv_rows=layout.kv_rows,
+    )
+    where = {"tokens": layout.context, "layers": away, "cpu": site.cpu}
+    return round((on_card_s + attention_s(target, layout.kv_rows, rows=1, **where)) * 1e3, 3)
+
+
+def _drafted_by(draft: ModelShape | None) -> str | None:
+    """A draft model's name, or MTP."""
+    return MTP if isinstance(draft, AheadShape) else draft and draft.name
 
 
 def _reading_s(case: PlanningCase, layout: Layout, tokens: int) -> float:

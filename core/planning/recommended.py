@@ -21,6 +21,7 @@ SLOWEST_TBT_MS = 250.0  # slower than people read
 FLUENT_TBT_MS = 50.0  # at the full context: an answer of 200 words in less than a quarter of a minute
 FREE_LICENCE = "Apache-2.0"
 SHORT_ANSWER_TOKENS = 40
+SMALL_PARAMETERS = 1e9  # below, a model is for computers that run no other; by size, not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,10 @@ def reads_whole(plan: Plan) -> bool:
 
 
 def best_offer(offers: Iterable[Offer], *, free: bool = False) -> Offer | None:
-    """The best offer that answers soon enough: one that reads a book whole before one that does not, of
-    these one that writes fluently from all of it, then the larger, then the faster. `free`: only models of a
-    licence without conditions that need no account.
+    """The best offer that answers soon enough: of a billion parameters or more, if any; one that reads a
+    book whole before one that does not, of these one that writes fluently from all of it, then the larger,
+    then the faster, then a GGUF. `free`: only models of a licence without conditions that need
+    no account.
     """
     found = [offer for offer in offers if offer.plan is not None and is_swift(offer.plan)]
     found = [offer for offer in found if offer.entry.chat and (not free or is_free(offer.entry))]
@@ -93,13 +95,15 @@ def writes_fluently(plan: Plan) -> bool:
     return reads_whole(plan) and plan.expected_tbt_ms <= FLUENT_TBT_MS
 
 
-def _worth(offer: Offer) -> tuple[bool, bool, bool, int, bool, float]:
+def _worth(offer: Offer) -> tuple[bool, bool, bool, bool, int, bool, float, bool]:
     """The embedded model is a demonstration: every other is worth more. A GGUF was rounded with more care."""
     return (
         not offer.entry.embedded,
+        offer.entry.shape.parameters >= SMALL_PARAMETERS,
         reads_whole(offer.plan),
         writes_fluently(offer.plan),
         offer.entry.shape.parameters,
         not offer.plan.rounded,
         -first_answer(offer.plan).seconds,
+        bool(offer.entry.file),
     )

@@ -35,7 +35,7 @@ class Tuned:
     threads: int
     context_tokens: int
     on_chip_layers: int
-    draft_model: str | None
+    draft_model: str | None  # or Plan.MTP
     retrieval_budget: int
     retrieval_chunk: int
     gamma: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.model.store.catalogue import title_of
-from core.planning.plan import PLACES, Plan
+from core.planning.plan import MTP, PLACES, Plan
 from core.text.words import duration, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -46,12 +46,14 @@ def _choices(plan: Plan) -> list[str]:
         lines.append(
             _("  on chip     {on_chip_layers} of {layers} layers; {staging_blocks} staging blocks of {block}")
         )
-    words = {
-        "model": title_of(plan.model),
-        "draft": plan.draft_model or _("n-gram lookup"),
-        "block": size(plan.staging_block_bytes),
-    }
+    words = {"model": title_of(plan.model), "draft": _draft(plan), "block": size(plan.staging_block_bytes)}
     return [line.format(**{**plan.to_json(), **words}) for line in lines]
+
+
+def _draft(plan: Plan) -> str:
+    if plan.drafter == MTP:
+        return _("a layer of the model's own (MTP)")
+    return plan.draft_model or _("n-gram lookup")
 
 
 def _budget(plan: Plan) -> list[str]:
@@ -59,7 +61,8 @@ def _budget(plan: Plan) -> list[str]:
     for place in PLACES:
         rows = [line for line in plan.budget if line.place == place]
         if rows:
-            lines += ["", f"{_(place)}  {size(plan.bytes_in(place))}"]
+            each = _(", each card") if plan.devices and place == "VRAM" else ""
+            lines += ["", f"{_(place)}{each}  {size(plan.bytes_in(place))}"]
             lines += [f"  {size(line.bytes):>9}  {_(line.name)}" for line in rows]
     return lines
 
@@ -67,7 +70,10 @@ def _budget(plan: Plan) -> list[str]:
 def _times(plan: Plan) -> list[str]:
     between = _("Expected time between tokens    {ms:,.0f} ms (plain decoding {plain:,.0f} ms)")
     prefill = _("Expected prefill, full context  {time}")
+    on_cpu = _("Expected, attention on the CPU  {ms:,.0f} ms (mode cpu_attention)")
+    beside = plan.expected_cpu_attention_ms
     return [
         between.format(ms=plan.expected_tbt_ms, plain=plan.expected_plain_tbt_ms),
+        *([on_cpu.format(ms=beside)] if beside is not None else []),
         prefill.format(time=duration(plan.expected_prefill_s)),
     ]

@@ -16,6 +16,7 @@ from core.assembly.models import cpu_backend, kernel_trials
 from core.backend.base import Backend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.shared import library_attention
+from core.backend.shared.compiled import HEAD_DIMS
 from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.backend.shared.quantized_example import KINDS, example
 from core.cache.base import KVShape
@@ -27,7 +28,7 @@ from core.planning.budget import newest_rows_bytes
 from core.planning.fitting import is_old, site_of
 from core.planning.layout import OVERRUN, Layout, held_tokens, plan_layout
 from core.planning.notes import OLD_CARD
-from core.selftest.random_model import ANSWER, random_config, small_answers
+from core.selftest.random_model import ANSWER, random_config, small_answers, verification_recorded
 from core.text.words import GB
 from core.text.words import translated as _
 
@@ -140,7 +141,7 @@ def _attention(backend: Backend) -> CheckResult:
     Says what the trial of the compiled kernel for few rows found.
     """
     chosen, off, before = {}, {}, backend.notes
-    for head_dim in (64, 128):
+    for head_dim in HEAD_DIMS:
         chosen[str(head_dim)] = _kernel(backend, head_dim)
         for n, length in ((1, 700), (5, 700), (33, 1000), (200, 900)):
             for kind, rows in (("numbers", backend.dtype), ("codes", CODES)):
@@ -286,17 +287,23 @@ def _overlap(backend: Backend) -> CheckResult:
 
 
 def _recordings(backend: Backend) -> CheckResult:
-    """A recorded computation, repeated with other numbers."""
+    """A recorded computation, repeated with other numbers, and a recorded verification."""
+    before = backend.notes
     x = torch.zeros(64, 64, dtype=backend.dtype, device=backend.device)
     replay = backend.capture(lambda: x @ x + 1)
     if replay is None:
-        return CheckResult(
-            _("recordings"), None, _("nothing is recorded here: every operation is launched by itself")
-        )
+        said = _("nothing is recorded here: every operation is launched by itself")
+        found = [note for note in backend.notes if note not in before]
+        return CheckResult(_("recordings"), None, ". ".join((said, *found)))
     x.fill_(0.5)
     ok = bool((replay() == 17.0).all())
     said = _("a recorded pass repeats what it should") if ok else _("a recorded pass repeats something else")
-    return CheckResult(_("recordings"), ok, said)
+    reason = verification_recorded(backend)
+    if reason:
+        found = _("verification is launched operation by operation: {reason}").format(reason=reason)
+    else:
+        found = _("verification over a KV cache on the card is recorded, and gives the same bits")
+    return CheckResult(_("recordings"), ok, f"{said}; {found}", {"verification_launched": reason})
 
 
 def _memory(backend: Backend) -> CheckResult:

@@ -19,6 +19,7 @@ from core.engine import Engine
 from core.model.config import ModelConfig, from_source
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
+from core.model.recorded_verification import OFTEN, RecordedVerification
 from core.planning.plan import Plan
 from core.request import Params
 from core.text.words import translated as _
@@ -102,6 +103,23 @@ def _offloaded(shape: KVShape, backend: Backend) -> OffloadedKVCache:
     return OffloadedKVCache(
         shape, CAPACITY + 32, backend, block_tokens=64, resident_layers=1, staging_blocks=2
     )
+
+
+def verification_recorded(backend: Backend) -> str:
+    """Why verification over a KV cache that stays on the device is launched operation by operation; "" where
+    it was recorded and repeated, further on and with other tokens, to the bit. Raises AssertionError where a
+    repetition said something else after all.
+    """
+    model = _model(backend)
+    cache = FullKVCache(model.config.kv_shape, CAPACITY, backend, block_tokens=CAPACITY)
+    passes = RecordedVerification(model, most_rows=SMALL_PLAN.gamma + 1)
+    model.forward(range(1, PROMPT // 2), cache)
+    for time in range(OFTEN + 2):
+        length, ids = cache.length, [1 + time + 5 * row for row in range(SMALL_PLAN.gamma + 1)]
+        said = passes.forward(ids, cache)
+        cache.rollback(length)
+        assert torch.equal(said, model.forward(ids, cache)), "a recorded verification gives other numbers"
+    return passes.refusal(cache)
 
 
 class RandomWeights:

@@ -39,6 +39,7 @@ SPLITS = {
     "llama-bpe": (_LLAMA3,),
     "llama3": (_LLAMA3,),
     "llama-v3": (_LLAMA3,),
+    "lfm2": (_LLAMA3,),
     "smaug-bpe": (_LLAMA3,),
     "qwen2": (_QWEN2,),
     "deepseek-r1-qwen": (_QWEN2,),
@@ -65,12 +66,13 @@ def write_tokenizer(metadata: Mapping[str, Any], folder: Path) -> None:
 def _write(metadata: Mapping[str, Any], folder: Path) -> None:
     kind = metadata.get("tokenizer.ggml.model")
     tokens = metadata.get("tokenizer.ggml.tokens")
-    if kind not in ("gpt2", "llama") or not tokens:
+    makers = {"gpt2": _byte_level, "llama": _sentencepiece, "gemma4": _merged_letters}
+    if kind not in makers or not tokens:
         said = _("The tokenizer of this model file is of the kind {kind}, which is not known here.")
         raise UserError(said.format(kind=kind))
     if (longest := max(map(len, tokens))) > _LONGEST_TOKEN:
         raise ValueError(f"a token has {longest} characters")
-    made = _byte_level(metadata, tokens) if kind == "gpt2" else _sentencepiece(metadata, tokens)
+    made = makers[kind](metadata, tokens)
     _add_tokens(made, metadata, tokens)
     made.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
@@ -94,7 +96,7 @@ def _byte_level(metadata: Mapping[str, Any], tokens: list[str]) -> Any:
         raise UserError(said.format(family=family))
     merges = [tuple(pair.split(" ", 1)) for pair in metadata.get("tokenizer.ggml.merges", ())]
     # llama.cpp takes a word that is a token as it is for these
-    whole = family in ("llama-bpe", "llama3", "llama-v3", "tekken")
+    whole = family in ("llama-bpe", "llama3", "llama-v3", "lfm2", "tekken")
     made = Tokenizer(models.BPE(_vocabulary(tokens), merges, ignore_merges=whole))
     if SPLITS[family] in ((_QWEN2,), (_QWEN35,)):
         made.normalizer = normalizers.NFC()
@@ -103,6 +105,22 @@ def _byte_level(metadata: Mapping[str, Any], tokens: list[str]) -> Any:
         [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     made.decoder = decoders.ByteLevel()
+    return made
+
+
+def _merged_letters(metadata: Mapping[str, Any], tokens: list[str]) -> Any:
+    """Gemma 4's: BPE over letters, with merges as byte-level BPE has and bytes as SentencePiece has."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    merges = [tuple(pair.split(" ", 1)) for pair in metadata["tokenizer.ggml.merges"]]
+    unknown = tokens[metadata.get("tokenizer.ggml.unknown_token_id", 0)]
+    made = Tokenizer(
+        models.BPE(_vocabulary(tokens), merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    )
+    made.normalizer = normalizers.Replace(" ", "\u2581")
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
     return made
 
 

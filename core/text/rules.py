@@ -115,6 +115,15 @@ def _flag(value: Any) -> bool:
     return name in ("true", "yes", "on")
 
 
+def numbers(value: Any) -> tuple[int, ...]:
+    """Different whole numbers from 0, in a list or written as one: "0, 1"."""
+    given = value.strip("[] ").split(",") if isinstance(value, str) else value
+    found = tuple(int(str(one)) for one in given)
+    if not found or len(set(found)) < len(found) or min(found) < 0:
+        raise ValueError(value)
+    return found
+
+
 def text(value: Any) -> str:
     """Text that is not empty. Raises ValueError otherwise, as all of these."""
     if not isinstance(value, (str, Path)) or not str(value).strip():

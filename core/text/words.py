@@ -100,6 +100,13 @@ def localized(text: str) -> str:
     return _filled(entry(text.template, text.many, text.count), text.values)
 
 
+def reread(text: str) -> str:
+    """A message that reads in the language at hand as text, too; other text as it is."""
+    if not isinstance(text, Message):
+        return text
+    return Message(text.template, text.values, many=text.many, count=text.count)
+
+
 def joined_sentences(*said: str) -> Message:
     """Sentences one after the other, as one message."""
     return listed_texts(said, " ")

@@ -18,7 +18,7 @@ from core.assembly.engines import build_bench
 from core.config import Settings
 from core.conversation.reading import ReadingStyle
 from core.documents import read_document
-from core.errors import PlanError
+from core.errors import PlanError, UserError
 from core.events import Progress
 from core.hardware.facts import Hardware
 from core.hardware.measured import Measurements
@@ -73,6 +73,9 @@ def run_tuning(
     """Measures and stores. `books` are read in place of the samples. Interrupted, it leaves everything as it
     was. Raises UserError.
     """
+    if len(settings.devices or ()) > 1:
+        said = _("tune measures one graphics card, and devices names several. Set it to auto, or name one.")
+        raise UserError(said)
     report(_("Looking at this machine"), None)
     busy = psutil.cpu_percent(interval=LOOK_S) / 100
     machine = probe(paths.data_dir())  # what an earlier run found must not count as the default

@@ -26,7 +26,7 @@ from core.engine import Engine
 from core.events import Progress
 from core.model.llama import LlamaModel
 from core.planning import costs
-from core.planning.plan import Plan
+from core.planning.plan import MTP, Plan
 from core.planning.tuned import Times, Tuned
 from core.request import Params
 from core.text.words import translated as _
@@ -282,7 +282,7 @@ class Tuner:
             threads=plan.threads,
             context_tokens=plan.context_tokens,
             on_chip_layers=plan.on_chip_layers,
-            draft_model=plan.draft_model,
+            draft_model=MTP if plan.drafter == MTP else plan.draft_model,
             retrieval_budget=selection.budget,
             retrieval_chunk=selection.chunk,
             gamma=choice.lengths.gamma,

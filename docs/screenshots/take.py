@@ -43,7 +43,7 @@ READ_SO_FAR = "Number(document.querySelector('#prefill-box [aria-valuenow]')?.ar
 TOLD_SO_FAR = (
     "[...document.querySelectorAll('#live-text ins')].map((one) => one.textContent).join('').length > 40"
     " && Number(document.querySelector('#prefill-box [aria-valuenow]')?.ariaValueNow ?? 0) > 30"
-    " && /\\d/.test(document.querySelector('.level-retrieval small')?.textContent ?? '')"
+    " && /\\d/.test(document.querySelector('.level-draft small')?.textContent ?? '')"
 )
 
 
@@ -98,6 +98,7 @@ def sit_through(page: Page) -> None:
     page.wait_for_selector("#reader mark")
     take(page, "place")
     names(page)
+    recap(page)
     page.click("#tab-live")
     page.click(".own summary")
     page.fill("[data-act=instruct-book]", "Answer in German, briefly.")
@@ -107,7 +108,7 @@ def sit_through(page: Page) -> None:
     page.click(".own summary")
 
     page.click("[data-act=new]")
-    page.select_option("#ways select[data-act=fit]", "sections")
+    page.select_option("#ways select[data-act=reading-mode]", "chunked")
     page.fill("#question textarea", "Who moved the hands of the clock?")
     page.press("#question textarea", "Enter")
     page.wait_for_function(READ_SO_FAR)
@@ -124,11 +125,40 @@ def sit_through(page: Page) -> None:
 def names(page: Page) -> None:
     """Who occurs up to the place that stands open, and one of them with every mention."""
     page.click("[data-act=names]")
-    page.click('.name-row[data-id="Peg Marsh"]')
+    page.click('.name-row[data-id="Mr. Tull"]')
     page.wait_for_selector(".name-card")
     take(page, "names")
     page.click("[data-act=names]")
     page.wait_for_selector(".name-row", state="detached")
+
+
+def recap(page: Page) -> None:
+    """The ways back into a book, unfolded over the place that stands open."""
+    page.click(".recap summary")
+    take(page, "recap")
+    page.click(".recap summary")
+
+
+def series(page: Page) -> None:
+    """The two samples in an order, and a name of the second that the first has."""
+    page.click('.sample:has-text("Holm")')
+    page.wait_for_selector(".card h2:has-text('Holm')")
+    page.wait_for_selector(".opening", state="detached")
+    page.click('.shelf .book:has-text("Thursday")')
+    page.wait_for_selector(".card h2:has-text('Thursday')")
+    page.click("#tab-reader")
+    page.click(".series > summary")
+    page.select_option(
+        "[data-act=follow]", label=page.locator("[data-act=follow] option").nth(1).inner_text()
+    )
+    page.wait_for_selector(".volumes li >> nth=1")
+    page.click("[data-act=names]")
+    page.once("dialog", lambda asked: asked.accept())
+    page.click("[data-act=names-up-to][data-value=all]")
+    page.click(".name-row:has(.name-known) >> nth=0")
+    page.wait_for_selector(".name-earlier blockquote")
+    page.locator(".name-earlier").scroll_into_view_if_needed()
+    take(page, "series")
 
 
 def summary(page: Page) -> None:
@@ -196,7 +226,15 @@ def in_english(browser: Browser, address: str) -> None:
     page.set_default_timeout(PATIENCE_MS)
     page.goto(address)
     sit_through(page)
+    entered, place = page.context.storage_state(), page.url
     in_other_windows(browser, page)
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900}, color_scheme="light", storage_state=entered
+    )
+    last = context.new_page()
+    last.set_default_timeout(PATIENCE_MS)
+    last.goto(place)
+    series(last)
 
 
 if __name__ == "__main__":

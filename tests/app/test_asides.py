@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.web.page import Page
-from core.documents.document import Document, Section
+from core.documents.document import Document
 from core.errors import UserError
 from tests.support.fake_runtime import wait_until
+from tests.support.stories import in_chapters, on_shelf, region, stand
 
 FIRST = (
     "Mr. Ansell came to Saltby in March. “Good day,” said Mr. Ansell, who was an engineer of the harbour.\n\n"
@@ -20,20 +20,13 @@ LATER = "He is the thief who took the silver key from Zyxomma Quint."
 
 @pytest.fixture
 def story() -> Document:
-    text, sections = "", []
-    for number, body in enumerate((FIRST, SECOND), 1):
-        start = len(text)
-        text += f"Chapter {number}\n\n{body}"
-        sections.append(Section(f"Chapter {number}", start, len(text)))
-    return Document("Ferry", "A. Writer", "txt", text, tuple(sections), sha256="c" * 64)
+    return in_chapters((FIRST, SECOND))
 
 
 @pytest.fixture
 def desk(make_desk, engine, story):
     engine.model_name = "a model that follows wishes"
-    made = make_desk(engine)
-    made.shelf.put(story, again=False, cover=b"")
-    return made
+    return on_shelf(make_desk(engine), story)
 
 
 def act(desk, name: str, **sent: str) -> None:
@@ -41,12 +34,8 @@ def act(desk, name: str, **sent: str) -> None:
     wait_until(lambda: not desk.asides.running)
 
 
-def region(desk, name: str) -> str:
-    return "".join(map(str, Page(desk).render()[name]))
-
-
 def choose(desk, story) -> None:
-    act(desk, "stand", value=str(story.text.index("Hannah Rudd")))
+    stand(desk, story, "Hannah Rudd")
     act(desk, "names")
     act(desk, "name", id="Mr. Ansell")
 
@@ -64,7 +53,8 @@ def test_who_somebody_is_so_far_is_asked_from_what_was_read_and_kept_with_its_pl
     assert "Who is this so far?" in region(desk, "names")
     act(desk, "portray", id="Mr. Ansell")
     (asked,) = engine.asked
-    assert asked.low_priority and asked.book is None and asked.conversation_id in engine.forgotten
+    assert asked.low_priority and asked.book is None
+    wait_until(lambda: asked.conversation_id in engine.forgotten)  # once the answer is shown
     assert "engineer" in asked.question and "Zyxomma" not in asked.question and "thief" not in asked.question
     html = region(desk, "names")
     assert TRUE in html and "thief" not in html and "Told by" in html and "Who is this so far?" not in html
@@ -112,7 +102,8 @@ def test_selected_words_are_explained_from_the_text_up_to_their_paragraph(desk, 
     assert "It is the lamp on the left of the ferry." in html and "the larboard lamp" in html
     assert desk.state.aside.kind == kind and f'data-offset="{story.text.index("the larboard")}"' in html
     act(desk, "dismiss-aside")
-    assert region(desk, "aside") == "" and engine.asked[-1].conversation_id in engine.forgotten
+    assert region(desk, "aside") == ""
+    wait_until(lambda: engine.asked[-1].conversation_id in engine.forgotten)
 
 
 def test_an_explanation_names_nobody_whom_the_book_has_not_named_so_far(desk, story, engine):

@@ -129,7 +129,7 @@ def test_all_summaries_go_out_in_three_forms(desk):
     act(desk, act="tell-up-to", value="2")
     name, text = desk.exports.summaries("md")
     assert name == "Ferry, summaries.md"
-    assert text.startswith("# Ferry\n\n## Chapter 1\n\nTold of Chapter 1") and "## Chapter 2" in text
+    assert "\n---\n\n# Ferry\n\n## Chapter 1\n\nTold of Chapter 1" in text and "## Chapter 2" in text
     parsed = json.loads(desk.exports.summaries("json")[1])
     assert parsed["book"]["author"] == "A. Writer"
     assert [one["title"] for one in parsed["chapters"]] == ["Chapter 1", "Chapter 2"]

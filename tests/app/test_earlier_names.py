@@ -10,8 +10,8 @@ import json
 import pytest
 
 from app.api.request import parse_request
-from app.cli.parser import build_parser
-from app.render import export
+from app.cli.parser import build_parser, main
+from app.render import conversation_json
 from app.store.history import History
 from app.store.preferences import Preferences
 from app.store.settings_docs import keys_set, program_entries
@@ -47,7 +47,37 @@ COMMANDS = {
     "api-key": "",
     "mcp": "",
 }
+JSON_KEYS = {  # what a program that reads `--json` may rely on; those of an answer: test_cli_answers
+    "plan": "model device devices context_tokens weights_bits weights_format kv_bits residency "
+    "on_chip_layers retrieval_budget gamma middle_gamma draft_model drafter expected_tbt_ms "
+    "expected_plain_tbt_ms expected_prefill_s assumed_acceptance pcie_gb_per_s exact_for notes",
+    "models": "name file bytes licence fits recommended reason context_tokens tbt_ms read_100k_s "
+    "would_fit_with",
+    "snapshots": "books bytes folder quota_bytes",
+    "extract": "title author format words chapters warnings",
+    "doctor": "hardware measured packages problems settings snapshots system would_run",
+}
+PC = ("--gpu", "RTX 4090", "--ram", "64", "--json")
 EARLIER_MODES = {"whole": "full", "sections": "chunked", "passages": "retrieval", "auto": "auto"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("plan", *PC),
+        ("models", *PC),
+        ("snapshots", "--json"),
+        ("extract", str(paths.ROOT / "assets/samples/the-thursday-clock.md"), "--json"),
+        ("doctor", "--json"),
+    ],
+    ids=lambda given: given[0],
+)
+def test_every_key_of_json_is_still_there(given, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path))
+    assert main(list(given)) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    rows = printed if given[0] == "models" else [printed]
+    assert rows and all(set(JSON_KEYS[given[0]].split()) <= set(row) for row in rows)
 
 
 def test_every_command_and_option_is_still_there():
@@ -112,7 +142,7 @@ def test_a_stored_question_is_asked_again_as_it_was_asked(tmp_path):
 
 def test_an_exported_conversation_of_an_earlier_version_is_taken():
     extra = {"fit": "passages", "ticked": [3, 1], "until": 2, "chapters": None, "summary": False}
-    kept = export._carried("user", extra)
+    kept = conversation_json._carried("user", extra)
     assert (kept["reading_mode"], kept["selected_chapters"], kept["spoiler_limit"]) == (
         "retrieval",
         [1, 3],

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from app.render import export
+from app.render import conversation_json
 from app.render.markdown import Citation
 from app.web.answers import cited_answer
 from app.web.citations import Citations, CitedAnswer
@@ -144,13 +144,13 @@ def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):
         "turns/1/extra/stats": {"new_tokens": "many"},
         "turns/0/extra/fit": "nonsense",
         "turns/0/extra/surprise": 1,
-        "turns/0/text": "x" * (export.MOST_CHARS + 5),
+        "turns/0/text": "x" * (conversation_json.MOST_CHARS + 5),
     }
     bring(talk, tmp_path, altered(talk.exports.conversation("json")[1], harm))
     question, answer = talk.books.turns[:2]
-    assert set(answer.extra) <= {"sources", "notes", "reason", "spoiler_limit", "error"}
+    assert set(answer.extra) <= {"sources", "notes", "reason", "spoiler_limit", "error", "model"}
     assert question.extra["reading_mode"] == "auto" and "surprise" not in question.extra
-    assert len(question.text) == export.MOST_CHARS
+    assert len(question.text) == conversation_json.MOST_CHARS
 
 
 def test_a_conversation_about_another_book_says_which(talk, tmp_path):
@@ -216,4 +216,4 @@ def test_the_marks_of_an_export_are_those_of_the_page(talk, book):
     (mark,) = cited_answer(Citations(), answer, question, book).citations
     assert mark.where == "One" and mark.kind
     text = talk.exports.conversation("md", lambda *one: cited_answer(Citations(), *one).citations)[1]
-    assert "The keeper lit the lamp.[^1]" in text and text.rstrip().endswith("[^1]: One")
+    assert "The keeper lit the lamp.[^1]" in text and "\n[^1]: One\n" in text

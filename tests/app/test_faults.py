@@ -137,7 +137,8 @@ def server(desk):
     [
         ("/export", "html"),
         ("/export", "json"),
-        *(("/export/summaries", one) for one in ("md", "html", "json")),
+        ("/export", "tsv"),
+        *(("/export/summaries", one) for one in ("md", "html", "json", "epub")),
     ],
 )
 def test_an_export_from_a_drive_that_is_away_is_told_and_makes_no_file(server, desk, tmp_path, path, form):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.render.export import as_markdown
+from app.render.export import ConversationFile, as_markdown
 from app.store.history import History
 
 
@@ -83,7 +83,7 @@ def test_export_holds_questions_answers_and_sources(history):
     history.add(
         talk.id, "assistant", "It is short.", extra={"sources": ["Chapters 1-3", "Chapter 4"], "ids": [1, 2]}
     )
-    page = as_markdown("The Time Machine", history.turns(talk.id))
+    page = as_markdown(ConversationFile(None, "The Time Machine", history.turns(talk.id)))
     assert page.startswith("# The Time Machine\n")
     assert "## Summarize" in page and "It is short." in page and "Chapters 1-3; Chapter 4" in page
     assert history.turns(talk.id)[1].extra["ids"] == [1, 2]

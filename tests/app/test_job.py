@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.desk.answer_job import AnswerJob, Snapshot
+from app.desk.answer_job import AnswerJob, Callbacks
+from app.desk.answer_snapshot import Snapshot
 from app.store.history import History
 from app.web.regions import progress_html
 from core.events import (
@@ -27,6 +28,7 @@ from core.events import (
     Stats,
     SummaryDraft,
 )
+from core.request import Request
 from core.wire import unpack_looked
 
 STATS = Stats(model="m", new_tokens=3)
@@ -43,11 +45,15 @@ def history(tmp_path) -> History:
     return History(tmp_path / "talks.db")
 
 
+def put(history: History) -> Request:
+    """A question in a conversation of its own."""
+    return Request("Who?", conversation_id=history.create("book").id)
+
+
 def played(history: History, *events) -> tuple[AnswerJob, list]:
     """The job after all events, and the text that stood there after each."""
     seen: list[str] = []
-    talk = history.create("book").id
-    job = AnswerJob(iter(events), history, talk, changed=lambda: seen.append(job.snapshot.text))
+    job = AnswerJob(iter(events), history, put(history), Callbacks(lambda: seen.append(job.snapshot.text)))
     job.start()
     assert job.join(10)
     return job, seen
@@ -67,14 +73,9 @@ def test_the_figures_are_those_of_all_stretches_while_they_come(history):
         said("He rowed.", "draft", 2),
         Finished("stop", "He rowed.", replace(STATS, new_tokens=5)),
     )
-    talk, hours = history.create("book").id, itertools.count()
-    job = AnswerJob(
-        iter(events),
-        history,
-        talk,
-        changed=lambda: counted.append(job.snapshot.stats),
-        clock=lambda: 3600.0 * next(hours),
-    )
+    hours = itertools.count()
+    tell = Callbacks(lambda: counted.append(job.snapshot.stats))
+    job = AnswerJob(iter(events), history, put(history), tell, clock=lambda: 3600.0 * next(hours))
     job.start()
     assert job.join(10)
     assert [one.new_tokens for one in counted if one] == sorted(one.new_tokens for one in counted if one)
@@ -140,13 +141,12 @@ def test_a_summary_in_levels_has_one_bar_that_is_met(history):
         said("He rowed and rang."),
         Finished("stop", "He rowed and rang.", STATS),
     )
-    talk = history.create("book").id
 
     def look() -> None:
         if shown := progress_html(job.snapshot):
             bars.append(float(re.search(r"width:([\d.]+)%", shown).group(1)))
 
-    job = AnswerJob(iter(events), history, talk, changed=look)
+    job = AnswerJob(iter(events), history, put(history), Callbacks(look))
     job.start()
     assert job.join(10)
     assert bars == sorted(bars) and bars[0] == 0 and bars[-1] == 90 and {25, 40, 70, 80} <= set(bars)
@@ -176,7 +176,6 @@ def test_stretches_of_the_whole_follow_each_other_and_a_retry_takes_back_only_it
 
 def test_headings_without_figures_do_not_wipe_the_panel(history):
     shown = []
-    talk = history.create("book").id
     events = [
         ReadingStep(1, 2, "One", "whole summary"),
         STARTED,
@@ -184,7 +183,7 @@ def test_headings_without_figures_do_not_wipe_the_panel(history):
         said("\n\n## Two", ""),
         Finished("stop", "x", STATS),
     ]
-    job = AnswerJob(iter(events), history, talk, changed=lambda: shown.append(job.snapshot.stats))
+    job = AnswerJob(iter(events), history, put(history), Callbacks(lambda: shown.append(job.snapshot.stats)))
     job.start()
     assert job.join(10)
     assert all(stats is None or stats.model == "m" for stats in shown)

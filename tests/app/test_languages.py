@@ -40,10 +40,10 @@ def test_requests_store_english_and_the_page_is_dressed_before_it_is_loaded():
         heard[scope["path"]] = language()
 
     middleware = LanguageMiddleware(app, language=wished, dress=dressed.append)
-    for path in ("/", "/gradio_api/run", "/export", "/export/summaries", "/goodbye"):
+    for path in ("/", "/gradio_api/run", "/export", "/export/summaries", "/export/notes", "/goodbye"):
         headers = [(b"accept-language", b"zh-CN")]
         asyncio.run(middleware({"type": "http", "path": path, "headers": headers}, None, None))
-    asked_for = dict.fromkeys(("/export", "/export/summaries", "/goodbye"), "zh")
+    asked_for = dict.fromkeys(("/export", "/export/summaries", "/export/notes", "/goodbye"), "zh")
     assert heard == {"/": "en", "/gradio_api/run": "en", **asked_for}
     assert dressed == ["zh"], "by the page alone, with its wish"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from app.store.library import Library
 from core.config import Settings
 from core.documents import read_safely
 from core.documents.document import Document, Section
+from core.paths import write_whole
 from core.wire import messages, to_line
 
 
@@ -177,3 +179,24 @@ def test_a_book_half_written_by_a_killed_app_is_forgotten_with_the_rest(tmp_path
     (tmp_path / book.sha256 / ".book.json.1.part").write_text("half of it")
     library.forget(book.sha256)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_book_is_opened_and_its_tokens_counted_at_the_same_moment(tmp_path, book):
+    """Both write its entry: one took the other's half-written file away, and the book was "not stored"."""
+    library = Library(tmp_path)
+    library.add(book)
+    with ThreadPoolExecutor(4) as pool:
+        counts = [pool.submit(library.count_tokens, book.sha256, tokens) for tokens in range(1, 60)]
+        added = [pool.submit(library.add, book) for _ in range(60)]
+        for done in (*counts, *added):
+            done.result()
+    library.count_tokens(book.sha256, 77)
+    library.touch(book.sha256)
+    assert [entry.tokens for entry in Library(tmp_path).entries()] == [77]
+
+
+def test_two_threads_write_one_file_whole(tmp_path):
+    texts = ["a" * 5000, "b" * 5000, "c" * 5000, "d" * 5000]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda text: write_whole(tmp_path / "one.json", text), texts * 50))
+    assert (tmp_path / "one.json").read_text() in texts and len(list(tmp_path.iterdir())) == 1

@@ -10,10 +10,11 @@ import pytest
 from app.store.history import History
 from app.web.page import Page
 from app.web.regions import stage_html
-from core.documents.document import Document, Section
+from core.documents.document import Document
 from core.errors import UserError
 from tests.support.desks import card as known
 from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.stories import in_chapters, on_shelf
 
 MARKER = "Zyxomma"
 EARLY = "The ferryman Oddo hid the silver key under the third plank of the jetty at dusk. " * 3
@@ -22,19 +23,12 @@ LATE = f"The ferryman Oddo gave {MARKER} the silver key of the jetty, and she ro
 
 @pytest.fixture
 def story() -> Document:
-    text, sections = "", []
-    for number, body in enumerate((EARLY, EARLY, LATE, LATE), 1):
-        start = len(text)
-        text += f"Chapter {number}\n\n{body}\n\n"
-        sections.append(Section(f"Chapter {number}", start, len(text)))
-    return Document("Ferry", "", "txt", text, tuple(sections), sha256="c" * 64)
+    return in_chapters((f"{body}\n\n" for body in (EARLY, EARLY, LATE, LATE)), author="")
 
 
 @pytest.fixture
 def desk(make_desk, engine, story):
-    made = make_desk(engine)
-    made.shelf.put(story, again=False, cover=None)
-    return made
+    return on_shelf(make_desk(engine), story)
 
 
 def act(desk, **sent: str) -> None:

@@ -21,6 +21,7 @@ from core.events import Failed, Finished
 from core.model.store.catalogue import find
 from core.model.store.fetch import model_folder
 from core.request import Request
+from core.wire import RANK_LOST
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
@@ -114,6 +115,7 @@ def test_an_end_that_no_file_explains_is_told_as_before(tmp_path):
     assert "signal 9" in why_ended("signal 9", {str(file): 4})
     assert str(file) in why_ended("signal 7", {str(file): 5})
     assert "signal 9" in why_ended("signal 9", {})
+    assert "several graphics cards" in why_ended(f"exit code {RANK_LOST}", {})
 
 
 def test_a_path_without_a_model_is_named(tmp_path):

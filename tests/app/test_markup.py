@@ -91,6 +91,15 @@ def test_a_found_quotation_is_one_link_and_a_missing_one_says_so():
     assert html.count("not in the book") == 1
 
 
+def test_quotations_in_a_row_stand_in_one_pair_of_marks_with_what_lies_between_left_out():
+    """Two marks back to back behind every sentence are hard to read; each keeps its own place."""
+    text = "“It rose.” “It fell.” So he said. “Nobody.” “I know.”"
+    found = (Citation(1, 9, 0, 8), Citation(12, 20, 90, 8), Citation(35, 42, None), Citation(45, 52, 200, 7))
+    shown = re.sub(r"<sup>.*?</sup>|<[^>]+>", "", answer_html(((text, ""),), found))
+    assert shown == "“It rose. … It fell.” So he said. “Nobody.” “I know.”"
+    assert answer_html(((text, ""),), found).count('data-offset="90"') == 1
+
+
 def test_items_that_count_on_are_one_list():
     """A third item must not begin a list of its own; a number out of order must."""
     written = blocks((("1. One\n2. Two\n3. Three\n7. Seven", ""),))

@@ -22,6 +22,8 @@ from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, title_of
 from core.model.store.disk_usage import kept_bytes
+from core.planning.offers import offers
+from core.planning.recommended import is_swift
 from core.text.words import GB, size
 from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
@@ -76,6 +78,13 @@ def test_a_pc_without_a_card_is_offered_a_model_too(home):
         assert found[0] is chosen and chosen.fits and not chosen.here and chosen.bytes < 3 * GB
         assert "first answer after" in chosen.times
     assert models_html((), current=EMBEDDED) == ""
+
+
+def test_what_answers_soon_stands_before_what_takes_hours(home):
+    """On two cores the three below the recommended one read a book in half a day."""
+    plans = {offer.entry.name: offer.plan for offer in offers(PC_PLAIN, Settings()) if offer.plan}
+    soon = [is_swift(plans[one.name]) for one in survey(PC_PLAIN, Settings()) if one.fits and one.chat]
+    assert 2 < sum(soon) < len(soon) and soon == sorted(soon, reverse=True)
 
 
 def test_the_first_start_says_what_the_embedded_model_is_and_what_this_pc_should_have(desk):

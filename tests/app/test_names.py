@@ -11,6 +11,7 @@ from app.web.names import SHOWN_NAMES, columns
 from app.web.page import Page
 from core.documents.document import Document, Section
 from tests.support.fake_runtime import wait_until
+from tests.support.stories import in_chapters, on_shelf, region, stand
 
 FIRST = (
     "Mr. Ansell came to Saltby in March. “Good day,” said Mr. Ansell, who was an engineer. "
@@ -26,19 +27,12 @@ FRONT = "Printed by Pilkington Sons in Leeds. “Read it,” said Mr. Pilkington
 
 @pytest.fixture
 def story() -> Document:
-    text, sections = FRONT, [Section("Title page", 0, len(FRONT), kind="front")]
-    for number, body in enumerate((FIRST, SECOND, FIRST), 1):
-        start = len(text)
-        text += f"Chapter {number}\n\n{body}"
-        sections.append(Section(f"Chapter {number}", start, len(text)))
-    return Document("Ferry", "A. Writer", "txt", text, tuple(sections), sha256="c" * 64)
+    return in_chapters((FIRST, SECOND, FIRST), front=FRONT)
 
 
 @pytest.fixture
 def desk(make_desk, engine, story):
-    made = make_desk(engine)
-    made.shelf.put(story, again=False, cover=b"")
-    return made
+    return on_shelf(make_desk(engine), story)
 
 
 def act(desk, name: str, **sent: str) -> None:
@@ -46,15 +40,11 @@ def act(desk, name: str, **sent: str) -> None:
 
 
 def shown(desk) -> str:
-    return "".join(map(str, Page(desk).render()["names"]))
+    return region(desk, "names")
 
 
 def listed(desk) -> list[str]:
     return re.findall(r'data-act="name" data-id="([^"]*)"', shown(desk))
-
-
-def read_to(desk, story, words: str) -> None:
-    act(desk, "stand", value=str(story.text.index(words)))
 
 
 def test_it_is_folded_until_wanted_and_looks_at_nothing_before(desk, monkeypatch):
@@ -69,7 +59,7 @@ def test_it_is_folded_until_wanted_and_looks_at_nothing_before(desk, monkeypatch
 
 
 def test_who_occurs_up_to_here_with_first_and_last_place_and_the_sentence_that_introduces_them(desk, story):
-    read_to(desk, story, "Nobody in Saltby")
+    stand(desk, story, "Nobody in Saltby")
     act(desk, "names")
     assert listed(desk) == ["Mr. Ansell", "Hannah Rudd"]
     act(desk, "name", id="Mr. Ansell")
@@ -87,12 +77,12 @@ def test_who_occurs_up_to_here_with_first_and_last_place_and_the_sentence_that_i
 
 def test_nothing_behind_the_place_is_shown_and_reading_on_adds(desk, story):
     """A marker stands behind the place, and one before the first chapter, which is no part of the story."""
-    read_to(desk, story, "Nobody in Saltby")
+    stand(desk, story, "Nobody in Saltby")
     act(desk, "names")
     before, html = listed(desk), shown(desk)
     assert "Zyxomma" not in html and "Wexmoor" not in html and "Pilkington" not in html
     assert all(end <= desk.state.names.end for one in desk.state.names.found for _start, end in one.mentions)
-    read_to(desk, story, "“I am")
+    stand(desk, story, "“I am")
     assert listed(desk) == before, "what lies open is not drawn anew while one reads"
     act(desk, "names-up-to", value="here")
     assert set(before) < set(listed(desk)) and "Zyxomma Quint" in listed(desk)
@@ -100,7 +90,7 @@ def test_nothing_behind_the_place_is_shown_and_reading_on_adds(desk, story):
 
 def test_going_back_takes_nothing_away_unless_it_is_wanted(desk, make_desk, engine, story):
     """A mention that is looked up in an earlier chapter does not fold the panel up to there."""
-    read_to(desk, story, "“I am")
+    stand(desk, story, "“I am")
     act(desk, "names")
     there = desk.state.names.end
     act(desk, "cite", offset=str(story.text.index("Mr. Ansell")), length="10")

@@ -118,7 +118,7 @@ def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_d
     assert name == "Ferry.md" and "## Bookmarks and notes" in text and "> silver key\n> under" in text
     assert "(Chapter 1, p. 1)" in text and "who has it now?" in text
     page, parsed = again.exports.conversation("html")[1], json.loads(again.exports.conversation("json")[1])
-    assert "<blockquote>silver key<br>under</blockquote>" in page and "who has it now?" in page
+    assert "silver key<br>under</blockquote>" in page and "who has it now?" in page
     assert parsed["notes"] == [
         {"words": "silver key\nunder", "place": "Chapter 1, p. 1", "note": "who has it now?"}
     ]
@@ -181,3 +181,52 @@ def test_a_damaged_notebook_is_put_aside_and_the_book_opens(desk, story, tmp_pat
 def test_a_notebook_is_what_was_written():
     book = Notebook(3, (Bookmark(1, 2, "a", "b"), Bookmark(5, 2, "c", lost=True)))
     assert Notebook.from_json(json.loads(json.dumps(book.to_json()))) == book
+
+
+@pytest.fixture
+def long_desk(make_desk, engine):
+    """A book of three long chapters, read up to the second."""
+    text, sections = "", []
+    for number in (1, 2, 3):
+        start = len(text)
+        text += f"Chapter {number}\n\n" + f"Oddo rows on day {number}. " * 120 + "\n\n"
+        sections.append(Section(f"Chapter {number}", start, len(text)))
+    made = make_desk(engine)
+    book = Document("Ferry", "A. Writer", "txt", text, tuple(sections), sha256="c" * 64)
+    made.shelf.put(book, again=False, cover=b"")
+    made.reader.stand(sections[1].start + 50)
+    return made
+
+
+def test_a_place_that_is_looked_up_leaves_a_way_back(long_desk, make_desk, engine):
+    """A mention in the first chapter took the reader there, and nothing knew where they had been."""
+    chapters = long_desk.books.current.sections
+    read = chapters[1].start + 50
+    assert shown(long_desk, "way-back") == "", "nothing was looked up"
+    act(long_desk, act="cite", offset="20", length="4")
+    act(long_desk, act="cite", offset=str(chapters[2].start + 40), length="4")
+    assert "Back to where I was: Chapter 2" in shown(long_desk, "way-back"), "from however many places"
+    again = make_desk(engine)
+    again.resume()
+    act(again, act="back")
+    assert again.state.passage.offset == read and shown(again, "way-back") == ""
+
+
+def test_who_reads_on_from_there_or_comes_back_alone_is_not_asked_again(long_desk):
+    act(long_desk, act="cite", offset="20", length="4")
+    act(long_desk, act="stay")
+    assert shown(long_desk, "way-back") == ""
+    act(long_desk, act="cite", offset=str(long_desk.books.current.sections[2].start), length="4")
+    act(long_desk, act="goto", value="0")
+    assert shown(long_desk, "way-back") == "", "that is where they were"
+    act(long_desk, act="turn", value="on")
+    assert shown(long_desk, "way-back") == "" and long_desk.state.passage.length == 0
+
+
+def test_the_way_back_does_not_lead_behind_the_limit(long_desk):
+    long_desk.reader.stand(long_desk.books.current.sections[2].start + 50)
+    act(long_desk, act="cite", offset="20", length="4")
+    act(long_desk, act="limit", value="2")
+    assert shown(long_desk, "way-back") == ""
+    act(long_desk, act="back")
+    assert long_desk.state.passage.offset == 20

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.desk.answer_job import AnswerJob
+from app.desk.answer_job import AnswerJob, Callbacks
 from app.engine.client import Runtime
 from app.store.history import History
 from app.web.regions import progress_html
@@ -32,10 +32,9 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
 
 def asked(runtime: Runtime, history: History, changed: Callable[[AnswerJob], None]) -> AnswerJob:
     """A question without a book, as the page puts it."""
-    ask = Request("Who keeps the light?", params={"max_new_tokens": 4, "mode": "autoregressive"})
-    job = AnswerJob(
-        runtime.ask(ask), history, history.create("").id, changed=lambda: changed(job), stop=runtime.stop
-    )
+    params = {"max_new_tokens": 4, "mode": "autoregressive"}
+    ask = Request("Who keeps the light?", conversation_id=history.create("").id, params=params)
+    job = AnswerJob(runtime.ask(ask), history, ask, Callbacks(lambda: changed(job), runtime.stop))
     job.start()
     return job
 

@@ -5,43 +5,25 @@ from __future__ import annotations
 import pytest
 
 from app.store.notebook import Notebook
-from app.web.page import Page
-from core.documents.document import Document, Section
+from core.documents.document import Document
 from tests.support.fake_runtime import wait_until
+from tests.support.stories import in_chapters, on_shelf, region, stand
 
 
 @pytest.fixture
 def story() -> Document:
-    text, sections = "", []
-    for number in range(1, 6):
-        start = len(text)
-        text += (
-            f"Chapter {number}\n\n"
-            + f"Oddo rows over the harbour on day {number}. " * 20
-            + f"\n\nEnd of {number}.\n\n"
-        )
-        sections.append(Section(f"Chapter {number}", start, len(text)))
-    return Document("Ferry", "A. Writer", "txt", text, tuple(sections), sha256="c" * 64)
+    days = (f"Oddo rows over the harbour on day {number}. " * 20 for number in range(1, 6))
+    return in_chapters(f"{told}\n\nEnd of {number}.\n\n" for number, told in enumerate(days, 1))
 
 
 @pytest.fixture
 def desk(make_desk, engine, story):
-    made = make_desk(engine)
-    made.shelf.put(story, again=False, cover=b"")
-    return made
+    return on_shelf(make_desk(engine), story)
 
 
 def act(desk, name: str, **sent: str) -> None:
     desk.actions.dispatch({"act": name, **sent})
     wait_until(lambda: not desk.state.busy)
-
-
-def region(desk, name: str) -> str:
-    return "".join(map(str, Page(desk).render()[name]))
-
-
-def stand(desk, story, words: str) -> None:
-    act(desk, "stand", value=str(story.text.index(words)))
 
 
 def test_this_chapter_is_told_up_to_the_paragraph_where_the_book_stands_open(desk, story):

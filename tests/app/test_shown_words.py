@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from app.desk.answer_job import AnswerJob
+from app.desk.answer_job import AnswerJob, Callbacks
 from app.desk.values import Notice
 from app.engine.client import Runtime
 from app.errors import in_words
-from app.render.export import as_html, as_markdown
-from app.render.markdown import blocks
+from app.render.export import ConversationFile, as_html, as_markdown
+from app.render.footnotes import Footnotes
+from app.render.markdown import Citation, blocks
 from app.store.history import History
 from app.store.library import Library
 from app.store.turns import displayed_text
 from app.web import regions
-from app.web.citations import Citations
+from app.web.citations import Citations, CitedAnswer
 from core.config import Settings
 from core.conversation.retrieval_result import quotation
 from core.documents.safely import read_safely
@@ -60,7 +61,7 @@ def answered(history: History, *pieces: Piece, **ending) -> History:
     history.add(talk, "user", "Who?")
     text = "".join(piece.text for piece in pieces)
     events = [Delta(pieces), Finished("stop", text, Stats(), pieces=pieces, **ending)]
-    job = AnswerJob(iter(events), history, talk, changed=lambda: None)
+    job = AnswerJob(iter(events), history, Request("Who?", conversation_id=talk), Callbacks(lambda: None))
     job.start()
     assert job.join()
     history.close()
@@ -204,11 +205,27 @@ def test_a_refusal_is_the_programs_and_what_it_quotes_the_books(history, book, c
     assert words in seen(code, lambda: regions.turn_html(turn))
     with in_language(code):
         assert " ".join(displayed_text(turn).replace("\n> ", " ").split()) == words
-        assert words.split(" ")[0] in as_markdown("Talk", [turn]) and words.split(" ")[0] in as_html(
-            None, "Talk", [turn]
-        )
+        talk = ConversationFile(None, "Talk", [turn])
+        assert words.split(" ")[0] in as_markdown(talk) and words.split(" ")[0] in as_html(talk)
         cited = Citations()(turn.text, book, "Who came?")
     assert not any(one.kind for one in cited.citations), "no sign stands behind a refusal"
+
+
+@pytest.mark.parametrize("code", ["en", "de", "zh"])
+def test_marks_stand_at_their_words_in_whatever_language_the_page_reads(history, code: str):
+    """They are counted in the text as it was written: in German they stood in the middle of other words."""
+    said = _(UNSAID)
+    history = answered(history, Piece(said, ""), Piece(" “The keeper rowed.” And", "target"))
+    with in_language(code):  # as the page's thread reads it
+        turn = last(history)
+        at = turn.text.index("The keeper")
+        mark = Citation(at, at + 17, 3, 17, "Chapter 1")
+        shown = regions.turn_html(turn, CitedAnswer((mark,)))
+        exported = Footnotes({turn.number: [mark]}, lambda number: f"[{number}]").text_of(turn)
+    (marked,) = re.findall(r'<a [^>]*data-offset="3"[^>]*>(.*?)</a>', shown, re.DOTALL)
+    assert text_of(marked) == "The keeper rowed. Chapter 1"
+    assert " “The keeper rowed.[1]” And" in exported
+    assert exported.startswith(UNSAID) == (UNSAID in text_of(shown)) == (code == "en")
 
 
 def test_the_models_words_stay_whatever_they_are(history):

@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from app.desk.answer_job import AnswerJob
+from app.desk.answer_job import AnswerJob, Callbacks
 from app.store.history import History
 from app.web.regions import answer_html
 from core.conversation.session import Session
@@ -41,10 +41,11 @@ def vowels(text: str) -> int:
 def test_a_told_summary_has_the_colours_of_its_tokens(tmp_path, way: str, reply, length: str):
     """They were guessed by looking for its sentences in all that had been decoded."""
     book, history = long_book(), History(tmp_path / "talks.db")
-    session = Session(Coloured(reply), CharTokenizer(), style(way, supported=0.3), allowance_bytes=10**9)
-    events = session.ask(Request(None, book, "c", summary_length=length))
+    session = Session(Coloured(reply), CharTokenizer(), style(way), allowance_bytes=10**9)
+    asked = Request(None, book, history.create("B").id, summary_length=length)
+    events = session.ask(asked)
     piped = (unpack(from_line(to_line(pack(event)))) for event in events)
-    job = AnswerJob(piped, history, history.create("B").id, changed=lambda: None)
+    job = AnswerJob(piped, history, asked, Callbacks(lambda: None))
     job.start()
     assert job.join(60)
     done, (turn,) = job.snapshot.finished, history.turns(job.conversation_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.assembly import SAVE_WAIT_S
 from app.desk.retelling import retold
 from app.desk.values import FolderMove, ImportedFile

@@ -16,7 +16,7 @@ from core.backend.cpu.native import products
 from core.backend.shared.compiled import COARSE, PRODUCTS
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
-from core.config import MODES, Settings
+from core.config import Settings
 from core.decoding.decoder import Round
 from core.engine import Engine
 from core.hardware.gpus import imagined_hardware
@@ -27,6 +27,7 @@ from core.planning.offers import choose_model
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from tests.support.assembled_engines import GREEDY, OFFLOADED, SmallDevice, answer, built
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import PLAN, VOCAB, oracle
 
 
@@ -38,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 @pytest.mark.parametrize("residency", ["layers", "blocks"])
 @pytest.mark.parametrize("layers", [0, 1])
 @pytest.mark.parametrize("kv_bits", [32, 8])

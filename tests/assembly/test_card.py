@@ -10,13 +10,15 @@ import pytest
 import torch
 
 from core.assembly.models import cpu_backend
-from core.backend.cpu.backend import CpuBackend, PlainCopies
+from core.backend.cpu.at_once import PlainCopies
+from core.backend.cpu.backend import CpuBackend
+from core.backend.shared.compiled import HEAD_DIMS
 from core.backend.shared.quantized import QuantizedMatrix
 from core.hardware.gpus import imagined_gpu
 from core.selftest import device
 from core.selftest.device import CheckResult, check_device, devices, format_findings, verdict
 from tests.support.fake_cuda import FakeCuda
-from tests.support.recording import RecordingBackend
+from tests.support.recording import OneAttention, RecordingBackend
 
 
 def findings(backend: CpuBackend, exact: CpuBackend | None = None, **more: object) -> dict[str, CheckResult]:
@@ -42,6 +44,23 @@ def test_all_is_well_on_the_cpu():
     assert "48 tokens by TriForce" in text and "BROKEN" not in text
     # no word of a card that is not there
     assert "to the card" not in text and "no bus is crossed" in found["copies"].said
+
+
+@torch.inference_mode()
+def test_whether_verification_is_recorded_is_said():
+    """And why not, where it is not: the attention, or the card, which says what it was that failed."""
+    found = device._recordings(OneAttention())
+    assert found.ok and "is recorded, and gives the same bits" in found.said
+    found = device._recordings(RecordingBackend())
+    said = "verification is launched operation by operation: a CPU has no recordings"
+    assert found.ok and said in found.said
+
+    class CannotRecord(CpuBackend):
+        def capture(self, run: Callable[[], torch.Tensor]) -> None:
+            self.notes = (*self.notes, "CUDA graphs are not used (not permitted).")
+
+    found = device._recordings(CannotRecord())
+    assert found.ok is None and "(not permitted)" in found.said
 
 
 def test_without_a_card_the_kernels_are_tried_that_answer(monkeypatch: pytest.MonkeyPatch):
@@ -129,10 +148,10 @@ def test_which_kernel_serves_short_passes_is_said():
     """The decision of its trial on this card, with its times, and the error of each kind of pass."""
     found = findings(TriesAKernel())["attention"]
     assert found.ok and all(
-        f"Heads of {dim}: the compiled kernel (1.00 ms" in found.said for dim in (64, 128)
+        f"Heads of {dim}: the compiled kernel (1.00 ms" in found.said for dim in HEAD_DIMS
     )
-    assert len(found.figures["short_passes"]) == 2
-    assert len(found.figures["errors"]) == 16
+    assert len(found.figures["short_passes"]) == len(HEAD_DIMS)
+    assert len(found.figures["errors"]) == 8 * len(HEAD_DIMS)
     assert found.figures["largest_error"] == max(found.figures["errors"].values())
 
 

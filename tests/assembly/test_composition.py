@@ -19,11 +19,11 @@ from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
-from core.config import MODES
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Round
 from core.planning.plan import Plan
 from core.request import Params
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import PLAN
 
 SHAPE = KVShape(layers=1, kv_heads=1, head_dim=2)
@@ -113,7 +113,7 @@ def chance(counts: Counter, expected: dict[tuple[int, ...], float]) -> float:
     return float(torch.special.gammaincc(*half))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_the_law_is_the_targets_in_every_mode(mode: str):
     """Levels that draw from streams of their own with one seed repeat each other's numbers: what one proposed
     by a low number, the other accepts by it, and .50/.30/.20 becomes .70/.30/.00.
@@ -185,7 +185,7 @@ def test_each_level_drafts_as_long_as_the_plan_says(gamma: int, middle_gamma: in
     assert 1 + gamma <= longest(made.target.passes, "full") <= 1 + gamma + middle_gamma
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_every_level_knows_the_end(mode: str):
     """A decoder without the ids of the end writes on; a middle level without them drafts behind it."""
     made = machine(eos=[0], **SURE)

@@ -56,6 +56,7 @@ def test_after_a_failure_none_is_tried(device: Device, caplog: pytest.LogCapture
     assert [backend.capture(lambda: torch.zeros(1)) for _ in range(3)] == [None] * 3
     assert device.said.count("record") == 1 and device.current is device.compute
     assert len(caplog.messages) == 1 and str(error) in caplog.messages[0]
+    assert backend.notes == tuple(caplog.messages)  # for who asks the doctor
 
 
 def test_an_answer_by_graphs(device: Device):
@@ -64,8 +65,10 @@ def test_an_answer_by_graphs(device: Device):
     model = ours(oracle(), backend=backend)
     plan = replace(PLAN, cuda_graphs="on")
     composer = Composer(plan, model, ours(oracle(tied=True), backend=backend))
-    assert composer.prepare() == tuple(
-        f"CUDA graphs: used for {level} passes of 1, 2, 3 rows." for level in ("middle", "draft")
+    assert composer.prepare() == (
+        *(f"CUDA graphs: used for {level} passes of 1, 2, 3 rows." for level in ("middle", "draft")),
+        "CUDA graphs: not used for verification; attention by the library's kernel is told lengths by the "
+        "processor.",
     )
     graphed = Engine(
         model,

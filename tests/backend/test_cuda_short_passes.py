@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.backend.cpu.backend import PlainCopies
+from core.backend.cpu.at_once import PlainCopies
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.streams import WARM_UPS
 from core.backend.cuda.triton import trial
@@ -22,12 +22,15 @@ from core.backend.shared import blockwise
 from core.backend.shared.compiled import CODED_KV
 from core.backend.shared.kv_rows import as_rows, dequantized
 from core.backend.shared.quantized_example import KINDS, example
+from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
+from core.cache.windows import WindowRows
 from core.decoding.refresh import RetrievalRefresh
 from core.errors import DeviceLost
 from core.hardware.measured import DeviceTrials, Measurements, trials_on
+from core.model.recorded_verification import OFTEN, RecordedVerification
 from tests.support.cuda_device import Device, Stream
 from tests.support.engine_runs import PROMPT
 from tests.support.fake_driver import Grid, Library, promise
@@ -99,6 +102,53 @@ def test_recorded_passes_are_the_eager_ones(card: Device, monkeypatch, kind, kv_
     feeds = [op for op in BUSY if op[0] in ("feed", "rollback")]
     backend = on_the_cpu(monkeypatch, library)
     compare(kind, feeds, backend, like=without_kernel(monkeypatch), off=5e-2, kv_heads=kv_heads, head_dim=64)
+
+
+@pytest.mark.parametrize("rows", [DTYPE, torch.int8], ids=["numbers", "codes"])
+def test_a_recorded_verification_is_the_pass_itself(card: Device, monkeypatch, rows: torch.dtype):
+    """Over a cache that lies on the card as a whole, to the bit, by launches that are told lengths by the
+    card's memory alone; a draft of every third pass is rejected.
+    """
+    library = Library(promise)
+    backend = on_the_cpu(monkeypatch, library)
+    model = ours(oracle(kv_heads=2, head_dim=64), backend=backend)
+    passes, caches = RecordedVerification(model, most_rows=40), []
+    for _cache in range(2):
+        cache = FullKVCache(model.config.kv_shape, 192, backend, block_tokens=192, dtype=rows)
+        model.forward(PROMPT[:70], cache)
+        cache.commit(70)
+        caches.append(cache)
+    for number in range(2 * OFTEN):
+        said = [one.forward(PROMPT[20:25], cache) for one, cache in zip((passes, model), caches, strict=True)]
+        assert torch.equal(*said)
+        for cache in caches:
+            cache.commit(cache.length - 3 * (number % 3 == 0))
+    assert passes.rows(caches[0]) == (5,) and card.said.count("record") == 1 and not passes.reason
+    assert torch.equal(caches[0].store.k, caches[1].store.k)
+
+
+def test_rows_of_a_window_go_together(card: Device, monkeypatch):
+    """Each by itself would be two launches a row and layer; what each sees is its own window all the same."""
+    shape = KVShape(2, 2, 256, window=24, windowed=(0, 1))
+    said, library = [], Library(promise)
+    for backend in (without_kernel(monkeypatch), on_the_cpu(monkeypatch, library)):
+        rows, dice = WindowRows(shape, backend, room=16), torch.Generator().manual_seed(0)
+        for start, n in ((0, 20), (20, 9), (29, 5)):
+            q, k, v = (torch.randn(n, heads, 256, generator=dice).to(DTYPE) for heads in (4, 2, 2))
+            backend.prepare(4, 2, 256)
+            library.launched.clear()
+            rows.make_room(start, start + n)
+            found = rows.attend(1, q, k, v, start=start)
+        said.append(found)
+    assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"]
+    assert torch.allclose(*(one.double() for one in said), atol=2e-2)
+
+
+def test_without_our_kernel_verification_is_not_recorded(card: Device, monkeypatch):
+    """The library's is launched for one length; over all rows of a book's store it would read them all."""
+    said = "attention by the library's kernel is told lengths by the processor"
+    assert without_kernel(monkeypatch).long_unrecorded(4, 2, 64) == said
+    assert on_the_cpu(monkeypatch, Library(promise)).long_unrecorded(4, 2, 64) == ""
 
 
 def half_streamed(plain, backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple]:
@@ -183,6 +233,13 @@ def wrong(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
     promise(variant, grid, numbers)
 
 
+def sees_too_much(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+    """A card whose windows are one key too wide."""
+    if variant.function == "attend_split" and numbers[-1] < 2**31 - 1:
+        numbers = [*numbers[:-1], numbers[-1] + 1]
+    promise(variant, grid, numbers)
+
+
 @pytest.mark.parametrize(
     ("library", "dtype", "said"),
     [
@@ -190,9 +247,10 @@ def wrong(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
         (Library(promise, refuses=["load"]), DTYPE, "unsupported toolchain"),
         (Library(promise, refuses=["launch"]), DTYPE, "unsupported toolchain"),
         (Library(wrong), DTYPE, "computes wrongly"),
+        (Library(sees_too_much), DTYPE, "computes wrongly"),
         (Library(promise), torch.float32, "no compiled one for heads of 64 numbers in float32"),
     ],
-    ids=["no driver", "old driver", "no launch", "wrong", "fp32"],
+    ids=["no driver", "old driver", "no launch", "wrong", "wrong windows", "fp32"],
 )
 def test_where_it_does_not_serve_the_library_does(card: Device, monkeypatch, library, dtype, said: str):
     """Said once in the plan's notes; answers go on."""

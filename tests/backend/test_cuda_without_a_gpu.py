@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from core.assembly.models import new_backend
+from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda import pinned, streams
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton.driver import DriverError
@@ -36,7 +37,7 @@ from tests.support.tiny import engine, oracle, ours
 from tests.tiers import first
 
 
-@pytest.mark.parametrize("mode", ["autoregressive", "triforce"])
+@pytest.mark.parametrize("mode", ["autoregressive", "triforce", "cpu_attention"])
 def test_an_offloaded_model_answers_as_ever(cuda: FakeCuda, mode: str):
     """Kernels, blocks, copies in pieces and page-locked memory together: the same tokens as the CPU
     backend's.
@@ -343,6 +344,35 @@ def test_what_the_plan_says_of_memory_reaches_the_backend(cuda: FakeCuda, system
     backend.device = torch.device("cpu")
     tensors = [backend.host_memory((1000,), torch.float16) for _ in range(6)]
     assert cuda.driver.locked_bytes == 10_000 and len(tensors) == 6
+
+
+def test_the_cpu_beside_a_card_attends_by_its_own_kernel(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):
+    """Made when it is asked, once, for all caches."""
+    made = []
+    monkeypatch.setattr("core.assembly.models.native_attention", lambda flags: made.append(1))
+    machine = imagined_hardware(gpu="RTX 4090", ram_gib=96)
+    backend = new_backend(planned(machine, "Llama-3.2-1B-Instruct", context=4096), Settings())
+    backend.device = torch.device("cpu")
+    assert backend.host_attention() is backend.host_attention() and not made
+    q, (k, v) = torch.randn(3, 4, 8), torch.randn(2, 5, 2, 16, 8)
+    for _ in range(2):
+        backend.host_attention().ask(q.to(backend.dtype), k, v, length=70)
+        out, lse = backend.host_attention().part()
+    assert made == [1] and (out.dtype, lse.shape) == (torch.float32, (3, 4))
+    want, want_lse = CpuBackend().attend_part(q.to(backend.dtype).float(), k, v, length=70, causal=False)
+    assert torch.allclose(out, want, atol=1e-5) and torch.allclose(lse, want_lse, atol=1e-5)
+
+
+def test_what_breaks_on_the_cpu_is_told_where_it_was_asked(cuda: FakeCuda):
+    """Not in a thread that nobody hears; the next question is answered."""
+    backend = cuda.backend()
+    asker, (k, v) = backend.host_attention(), torch.randn(2, 1, 2, 16, 8)
+    asker.ask(torch.randn(1, 4, 8), k, v.half()[..., :4], length=9)
+    asker.finish()
+    with pytest.raises(RuntimeError):
+        asker.part()
+    asker.ask(torch.randn(1, 4, 8), k, v, length=9)
+    assert asker.part()[0].isfinite().all()
 
 
 def test_without_a_gpu_a_sentence(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):

@@ -22,6 +22,7 @@ from core.backend.cpu.native.library import library_path, torch_openmp
 from core.backend.cuda.triton.attention import DecodeAttention
 from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared import blockwise, library_attention
+from core.backend.shared.compiled import CPU_HEAD_DIMS, HEAD_DIMS
 from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.backend.shared.merge import merge, merge_all
 from tests.support.attention_cases import CASES, HERE, LONG, ROUNDED
@@ -29,6 +30,7 @@ from tests.support.fake_driver import EXECUTORS, Library
 from tests.support.reference import dense, material, seen_to
 
 LSE = 2e-5
+_WIDE_PAIRS = 700  # of a row and a key: heads of 512 numbers are interpreted in tiles of 16
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class ByBlocks:
 
 HALF = (torch.bfloat16, torch.float16)
 WIDE = (torch.bfloat16, torch.float32)
+CARD_DIMS = tuple(sorted(HEAD_DIMS, key=lambda dim: dim == 128))  # the last stands for all
 KINDS = {
     **{
         f"native {name}": Kind(
@@ -71,21 +74,24 @@ KINDS = {
                 library_path("attention"), name, openmp=torch_openmp()
             ),
             WIDE,
+            dims=CPU_HEAD_DIMS,
             off=2e-6,
         )
         for name in HERE
     },
-    "compiled promise": Kind(partial(compiled, "promise"), HALF, off=2e-6),
-    "compiled promise, codes": Kind(partial(compiled, "promise", rows=CODES), HALF, off=2e-6, codes=True),
+    "compiled promise": Kind(partial(compiled, "promise"), HALF, CARD_DIMS, off=2e-6),
+    "compiled promise, codes": Kind(
+        partial(compiled, "promise", rows=CODES), HALF, CARD_DIMS, off=2e-6, codes=True
+    ),
     "torch on a CPU": Kind(lambda dtype, dim: CpuBackend(dtype), WIDE, dims=(16, 64), coarse=True),
     "torch by blocks": Kind(
         lambda dtype, dim: ByBlocks(), (*WIDE, torch.float16), dims=(16, 128), coarse=True
     ),
 }
 if "interpreter" in EXECUTORS:
-    KINDS["compiled interpreter"] = Kind(partial(compiled, "interpreter"), HALF, slow=True)
+    KINDS["compiled interpreter"] = Kind(partial(compiled, "interpreter"), HALF, CARD_DIMS, slow=True)
     KINDS["compiled interpreter, codes"] = Kind(
-        partial(compiled, "interpreter", rows=CODES), HALF, slow=True, codes=True
+        partial(compiled, "interpreter", rows=CODES), HALF, CARD_DIMS, slow=True, codes=True
     )
 
 WHO = [
@@ -94,6 +100,11 @@ WHO = [
     for dtype in kind.dtypes
     for dim in kind.dims
 ]
+
+
+def windowed(one: pytest.ParameterSet) -> bool:
+    """Whether it is a card's kernel over numbers."""
+    return one.id.startswith("compiled") and not one.values[0].codes
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +158,7 @@ def same(kind: Kind, dtype: torch.dtype, got: object, want: object) -> bool:
 @pytest.mark.parametrize(("kind", "dtype", "dim"), WHO)
 def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_heads, causal):
     """A key left out or counted twice, one seen too early, a row that took another's head."""
-    if kind.slow and length >= LONG[0][1]:
+    if kind.slow and (length >= LONG[0][1] or (dim > 128 and n * length > _WIDE_PAIRS)):
         pytest.skip("an interpreter takes minutes for it")
     q, k, v = material(
         n, length, block=block, blocks=None, heads=heads, kv_heads=kv_heads, dim=dim, dtype=dtype
@@ -155,6 +166,34 @@ def test_equals_the_reference(kind, dtype, dim, n, length, block, heads, kv_head
     k, v = laid(kind, k, v)
     got = attends(kind, kind.make(dtype, dim))(q, k, v, length=length, causal=causal)
     assert same(kind, dtype, got, dense(q, *meant(kind, dim, k, v), length, causal))
+
+
+@pytest.mark.parametrize(("kind", "dtype", "dim"), [one for one in WHO if windowed(one)])
+@pytest.mark.parametrize(
+    ("n", "length", "capacity", "window", "heads", "kv_heads"),
+    [(1, 1, 64, 24, 4, 2), (5, 70, 96, 24, 4, 2), (17, 200, 208, 100, 6, 2), (9, 9, 48, 24, 2, 1)]
+    + [(3, 40, 64, 1, 2, 2), (33, 300, 304, 128, 2, 1), (4, 30, 64, 500, 4, 1)],
+)
+def test_a_row_sees_its_window(kind, dtype, dim, n, length, capacity, window, heads, kv_heads):
+    """Windows that begin in the first tile, inside one, behind whole splits, and nowhere; alone a row has the
+    numbers that it has among others, but for rounding.
+    """
+    if kind.slow and n * length > _WIDE_PAIRS:
+        pytest.skip("an interpreter takes minutes for it")
+    q, k, v = material(n, length, block=capacity, heads=heads, kv_heads=kv_heads, dim=dim, dtype=dtype)
+    made, how = kind.make(dtype, dim), {"window": window}
+    got = made.attend_window(q, k, v, length=length, **how)
+    want = []
+    for row in range(n):
+        end = length - n + row + 1
+        run = [part[:, :, max(0, end - window) : end] for part in (k, v)]
+        want.append(dense(q[row : row + 1], *run, min(end, window), False)[0])
+        alone = made.attend_window(q[row : row + 1], k, v, length=end, **how)
+        # to rounding: a stand-in's products are the processor's
+        assert torch.allclose(alone[0].double(), got[row].double(), atol=ROUNDED[dtype], rtol=0)
+    assert got.dtype == dtype and torch.allclose(
+        got.double(), torch.cat(want), atol=ROUNDED[dtype] * 2, rtol=0
+    )
 
 
 @pytest.mark.parametrize(("kind", "dtype", "dim"), each(*HALF, torch.float32, having="attend_part"))

@@ -18,6 +18,7 @@ from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import attention, build
 from core.backend.cpu.native.attention import NativeAttention, native_attention
 from core.backend.cpu.native.library import torch_openmp
+from core.backend.shared.compiled import CPU_HEAD_DIMS
 from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.hardware.cpu import cpu_flags
 from tests.support.attention_cases import HERE, LIBRARY
@@ -32,7 +33,7 @@ def kernel(request) -> NativeAttention:
     return NativeAttention(LIBRARY, request.param, openmp=torch_openmp())
 
 
-@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("dim", CPU_HEAD_DIMS)
 @pytest.mark.parametrize(("n", "length"), [(1, 700), (5, 1025)])
 def test_rows_of_codes_are_what_codes_and_scales_say(kernel, dim, n, length):
     """Codes of int8 with a scale at the end of each row, padded: what an 8-bit cache holds."""
@@ -60,7 +61,7 @@ def test_a_row_among_many_has_the_bits_it_has_alone(kernel, n, length, block):
         assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row])
 
 
-@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("dim", CPU_HEAD_DIMS)
 @pytest.mark.parametrize("rows", [torch.float32, torch.bfloat16, CODES], ids=str)
 def test_so_it_has_among_any_number_of_queries(kernel, rows, dim):
     """Few read keys as they lie, others turned keys, up to twelve at once, more in groups: all alike, and
@@ -171,7 +172,8 @@ def test_backend_takes_it_for_few_rows_of_known_heads(kernel):
 
     fast = CpuBackend(native=Counting(LIBRARY, kernel.instructions))
     assert fast.notes == () and CpuBackend().notes != ()
-    for n, dim, used in ((1, 64, True), (33, 128, True), (41, 64, False), (1, 32, False)):
+    served = ((1, 64), (33, 128), (2, 256), (2, 512))
+    for n, dim, used in (*((*one, True) for one in served), (41, 64, False), (1, 32, False)):
         calls.clear()
         q, k, v = material(n, 600, block=512, heads=4, kv_heads=2, dim=dim, dtype=torch.float32)
         out = fast.attend(q, k, v, length=600, causal=True)

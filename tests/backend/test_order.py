@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from core.backend.cuda.backend import CudaBackend
-from core.backend.cuda.streams import CudaCopies, contiguous_runs
+from core.backend.cuda.streams import CudaCopies, CudaHostAttention, contiguous_runs
+from core.cache import offloaded as offloaded_module
 from core.cache.base import KVShape
 from core.cache.disk import SnapshotFolder
 from core.cache.host import HostBlocks, RowGather
@@ -20,7 +23,7 @@ from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.segment import SegmentSizes
 from core.cache.snapshot import SnapshotStore
-from tests.support.fake_cuda import FakeCuda
+from tests.support.fake_cuda import FakeCuda, SteppedWorker
 from tests.support.happens import Races
 from tests.tiers import first
 
@@ -45,6 +48,7 @@ class Card:
         self.races = races
         take = self.backend.host_memory
         self.backend.host_memory = lambda shape, dtype: races.is_host(take(shape, dtype))
+        self.backend.host_attention()._worker = SteppedWorker(cuda)
         (layers, blocks), (swept, rows) = SPLITS[split], KINDS[kind]
         self.cache = OffloadedKVCache(
             SHAPE,
@@ -75,6 +79,17 @@ class Card:
                 self.cache.attended(layer, 0, n)
         if layers == SHAPE.layers:
             self.cache.advance(n)
+
+    def break_inside_a_layer(self) -> None:
+        """A short pass fails when the CPU was asked and nobody has taken what it found."""
+
+        def full(*args: object, **how: object) -> None:
+            raise RuntimeError
+
+        self.backend.attend_part = full
+        with pytest.raises(RuntimeError):
+            self.feed(1)
+        del self.backend.attend_part
 
 
 def a_conversation(
@@ -118,11 +133,37 @@ def a_conversation(
     card.feed(1)
 
 
+def beside_the_cpu(
+    cuda: FakeCuda, races: Races, split: str = "one layer", kind: str = "whole layers"
+) -> None:
+    """The CPU attends to a share and to everything, right behind a prefill, too, and in passes that are
+    broken off, one of them before anybody took what it found.
+    """
+    card = Card(cuda, races, split, kind)
+    card.feed(20, chunk=8)
+    for share in (0.5, 1.0):
+        card.cache.attend_on_host(share)
+        card.feed(3)
+        card.feed(2, layers=2)
+        card.cache.rollback(17)
+        card.feed(4)
+        card.break_inside_a_layer()
+        card.cache.rollback(17)
+        card.feed(12, chunk=8)
+        card.feed(2)
+
+
 def loaded(store: SnapshotStore, cache: OffloadedKVCache) -> None:
     """The rest of the book from the disk."""
     for length in store.load("book", list(range(40)), cache, start=cache.length):
         cache.advance(length - cache.length)
         cache.commit(length)
+
+
+@pytest.fixture(autouse=True)
+def fine_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cache of a few blocks."""
+    monkeypatch.setattr(offloaded_module, "_SHARE_STEP", 4)
 
 
 def races_in(program: Callable[..., None], cuda: FakeCuda, *more: object) -> Races:
@@ -143,6 +184,14 @@ def test_everything_that_is_shared_is_ordered(cuda: FakeCuda, tmp_path: Path, sp
     races = races_in(a_conversation, cuda, tmp_path, split, kind)
     assert races.found == []
     assert races.accesses > 3000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_what_the_cpu_reads_and_finds_is_ordered(cuda: FakeCuda, split: str, kind: str):
+    """A thread of its own beside the one that launches, and two streams."""
+    races = races_in(beside_the_cpu, cuda, split, kind)
+    assert races.found == []
 
 
 # ---- each slip is found ------------------------------------------------------------------------------------
@@ -228,6 +277,45 @@ def hastily(verb: Callable[..., object]) -> Callable[..., object]:
     return called
 
 
+def began_before_its_queries(
+    self: CudaHostAttention, arrived: object, *rest: object, of: Callable[..., object]
+) -> object:
+    """The CPU does not wait for the copy."""
+    return of(self, SimpleNamespace(synchronize=lambda: None), *rest)
+
+
+def taken_too_early(self: CudaHostAttention) -> object:
+    """Nobody waits for the CPU."""
+    asked, self._asked = self._asked, SimpleNamespace(result=lambda: len(self._q))
+    try:
+        return _part(self)
+    finally:
+        self._asked = asked
+
+
+def joined_too_early(self: CudaHostAttention) -> object:
+    """The computation does not wait for what the CPU found to arrive."""
+    current = torch.cuda.current_stream()
+    current.wait_stream = lambda other: None
+    try:
+        return _part(self)
+    finally:
+        del current.wait_stream
+
+
+def asked_too_early(self: CudaHostAttention, q: torch.Tensor, *keys: torch.Tensor, length: int) -> None:
+    """Queries leave before they are computed."""
+    self._down.wait_stream = lambda other: None
+    try:
+        _ask(self, q, *keys, length=length)
+    finally:
+        del self._down.wait_stream
+
+
+_part, _ask, _answer = CudaHostAttention.part, CudaHostAttention.ask, CudaHostAttention._answer
+_share_out = OffloadedKVCache._share_out
+
+
 MUTANTS = {
     "a copy does not wait for the computation": (CudaCopies, "_copy", no_order_behind_the_computation),
     "the computation does not wait": (CudaCopies, "wait", nothing),
@@ -247,6 +335,27 @@ MUTANTS = {
 }
 
 
+CPU_MUTANTS = {
+    "the CPU begins before its queries are there": (
+        CudaHostAttention,
+        "_answer",
+        partialmethod(began_before_its_queries, of=_answer),
+    ),
+    "a part is taken before it is found": (CudaHostAttention, "part", taken_too_early),
+    "a part is joined before it is there": (CudaHostAttention, "part", joined_too_early),
+    "queries leave before they are computed": (CudaHostAttention, "ask", asked_too_early),
+    "the CPU reads rows that have not landed": (OffloadedKVCache, "_share_out", hastily(_share_out)),
+    "rows are written where the CPU reads": (CudaHostAttention, "finish", lambda self: None),
+}
+
+
+@pytest.mark.parametrize("slip", CPU_MUTANTS)
+def test_every_slip_beside_the_cpu_is_found(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, slip: str):
+    """The third timeline: queries, what is read meanwhile, and what is found."""
+    monkeypatch.setattr(*CPU_MUTANTS[slip])
+    assert races_in(beside_the_cpu, cuda, "none").found != []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("slip", first(MUTANTS, 4))
 def test_every_slip_in_the_order_is_found(
@@ -259,7 +368,6 @@ def test_every_slip_in_the_order_is_found(
 
 def test_memory_given_back_under_a_copy_is_found(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):
     """Without the drain at the end of a cache its buffers serve others while copies still fill them."""
-    from core.cache import offloaded
 
     def left_in_the_middle(cuda: FakeCuda, races: Races) -> None:
         card = Card(cuda, races)
@@ -267,7 +375,7 @@ def test_memory_given_back_under_a_copy_is_found(cuda: FakeCuda, monkeypatch: py
         card.feed(2, layers=2)
 
     assert races_in(left_in_the_middle, cuda).found == []
-    monkeypatch.setattr(offloaded, "_drain", lambda copies: None)
+    monkeypatch.setattr(offloaded_module, "_drain", lambda copies: None)
     found = races_in(left_in_the_middle, cuda).found
     assert any("given back" in race for race in found)
 

@@ -22,9 +22,10 @@ from core.cache.windows import KeptWindows
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import from_source
-from core.model.families import FAMILIES, DeltaSizes
+from core.model.families import FAMILIES
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
+from core.model.mixer_sizes import DeltaSizes
 from core.model.shapes import ModelShape
 from core.planning import budget, layout
 from core.planning.plan import Plan
@@ -58,6 +59,15 @@ SHAPES = {
         "tied": True,
         "family": "gemma3_text",
     },
+    "12B-two-sizes": {
+        "hidden": 3840,
+        "heads": 16,
+        "kv_heads": 8,
+        "intermediate": 15_360,
+        "vocab": 262_144,
+        "tied": True,
+        "family": "gemma4_text",
+    },
     "9B-states": {
         "hidden": 4096,
         "heads": 16,
@@ -84,6 +94,7 @@ SHAPES = {
         "family": "smollm3",
     },
 }
+HEAD_DIM = 128  # of most
 DELTA = DeltaSizes(key_heads=16, value_heads=32, key_dim=128, value_dim=128, kernel=4)
 # what else a configuration says: every other layer has a window, three of four have a state, queries grow;
 # one of SmolLM3's four layers is not rotated
@@ -96,6 +107,16 @@ MORE = {
         "linear_value_head_dim": DELTA.value_dim,
         "linear_conv_kernel_dim": DELTA.kernel,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25},
+    },
+    "12B-two-sizes": {
+        "num_hidden_layers": 6,
+        "layer_types": ["sliding_attention", "full_attention"] * 3,
+        "sliding_window": 1024,
+        "global_head_dim": 4 * HEAD_DIM,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 0,
+        "final_logit_softcapping": 30.0,
     },
     "4B-windows": {"num_hidden_layers": 6, "sliding_window": 1024, "sliding_window_pattern": 2},
     "8B-scaled": {
@@ -113,7 +134,7 @@ class NoWeights:
     """Matrices of the right sizes, without numbers."""
 
     def __init__(self, shape: dict, accounting: Accounting) -> None:
-        self._accounting, head_dim = accounting, 128
+        self._accounting, head_dim = accounting, HEAD_DIM
         q, kv = shape["heads"] * head_dim, shape["kv_heads"] * head_dim
         hidden, wide = shape["hidden"], shape["intermediate"]
         gated = shape.get("family") == "qwen3_5_text"
@@ -138,15 +159,28 @@ class NoWeights:
             "norm": (DELTA.value_dim,),
             "linear_attn": (DELTA.value_heads,),  # its decay and its bias
         }
-        families = ("qwen3", "gemma3_text", "qwen3_5_text")
+        wide, full = 4 * HEAD_DIM, shape["heads"] * 4 * HEAD_DIM
+        self._of_full = {
+            "q_proj": (full, hidden),
+            "k_proj": (wide, hidden),
+            "o_proj": (hidden, full),
+            "q_norm": (wide,),
+            "k_norm": (wide,),
+        }
+        self._two_sizes = FAMILIES[shape.get("family", "llama")].two_sizes
+        families = ("qwen3", "gemma3_text", "gemma4_text", "qwen3_5_text")
         self._hidden, self._norms = hidden, shape.get("family") in families
 
     def __contains__(self, name: str) -> bool:
         return self._norms and ("q_norm" in name or "k_norm" in name)
 
     def tensor(self, name: str) -> torch.Tensor:
+        if name.endswith("layer_scalar"):
+            return torch.ones(1)
         part = name.split(".")[-2]
         size = (self._hidden,) if name == "model.norm.weight" else self._sizes.get(part, (self._hidden,))
+        if self._two_sizes and ".layers." in name and int(name.split(".")[2]) % 2:
+            size = self._of_full.get(part, size)
         if len(size) == 1 or "embed" in name:  # goes to the device as it is
             return torch.empty(size, dtype=torch.bfloat16, device="meta")
         with self._accounting.elsewhere():
@@ -157,7 +191,14 @@ class Card:
     """A model of full width on a card that computes nothing."""
 
     def __init__(
-        self, name: str, cuda: FakeCuda, accounting: Accounting, *, swept: bool = False, **settings: object
+        self,
+        name: str,
+        cuda: FakeCuda,
+        accounting: Accounting,
+        *,
+        swept: bool = False,
+        context: int = CONTEXT,
+        **settings: object,
     ) -> None:
         self.accounting = accounting
         given = dict(SHAPES[name])
@@ -168,20 +209,20 @@ class Card:
             "hidden_size": given["hidden"],
             "num_attention_heads": given["heads"],
             "num_key_value_heads": given["kv_heads"],
-            "head_dim": 128,
+            "head_dim": HEAD_DIM,
             "intermediate_size": given["intermediate"],
             "vocab_size": given["vocab"],
             "rms_norm_eps": 1e-5,
             "tie_word_embeddings": tied,
-            "max_position_embeddings": CONTEXT,
+            "max_position_embeddings": context,
             "hidden_act": FAMILIES[family].activation,
             **MORE.get(name, {}),
         }
-        if family == "gemma3_text":
+        if family in ("gemma3_text", "gemma4_text"):
             rope = {"rope_type": "default", "rope_theta": 10_000.0}
             source["rope_parameters"] = {"full_attention": rope, "sliding_attention": rope}
         self.shape = ModelShape.from_hf_config(source, name=name)
-        self.settings = Settings(context_tokens=CONTEXT, on_chip_layers=1, **settings)
+        self.settings = Settings(context_tokens=context, on_chip_layers=1, **settings)
         machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
         self.plan: Plan = make_plan(machine, self.settings, target=self.shape)
         if swept:  # where two whole layers do not fit
@@ -189,17 +230,17 @@ class Card:
             self.plan = make_plan(machine, replace(self.settings, vram_gib=less), target=self.shape)
         assert self.plan.swept_prefill == swept
         backend = cuda.backend(torch.bfloat16, on="meta")
-        backend._kernels[128] = flash
+        backend._kernels |= dict.fromkeys((HEAD_DIM, 4 * HEAD_DIM), flash)
         self._leave_out(backend)
         self.model: LlamaModel = build_model(
             from_source(source, name=name, eos=None),
             NoWeights(SHAPES[name], accounting),
             backend,
-            positions=CONTEXT + layout.OVERRUN,
+            positions=context + layout.OVERRUN,
         )
         # as the product does: the middle level's memory when the model is loaded, then the cache
         store = self._retrieval(FullKVCache(self.model.config.kv_shape.of_full, 256, backend)).store
-        self.cache = CacheFactory(self.plan, self.settings, self.model).new_cache(CONTEXT)
+        self.cache = CacheFactory(self.plan, self.settings, self.model).new_cache(context)
         self.retrieval = self._retrieval(self.cache, store)
 
     def _retrieval(
@@ -240,8 +281,8 @@ class Card:
                 rows = torch.empty((layers, states.tail, states.width), dtype=torch.bfloat16, device="meta")
             self.cache.put_side(KeptStates(tokens, held, rows))
         else:
-            shape, window = self.model.config.kv_shape, self.cache.side.window
-            size = (len(shape.windowed), shape.kv_heads, window, shape.head_dim)
+            shape, window = self.model.config.kv_shape.of_windows, self.cache.side.window
+            size = (shape.layers, shape.kv_heads, window, shape.head_dim)
             with self.accounting.elsewhere():
                 rows = torch.empty(size, dtype=torch.bfloat16, device="meta")
             self.cache.put_side(KeptWindows(tokens - window, tokens, rows, rows))
@@ -285,6 +326,26 @@ def test_a_late_prefill_takes_what_the_plan_says(name: str, kv: int, swept: bool
         card.model.forward([0] * 33, card.cache)
     planned = card.planned()
     assert 0.95 * planned < allocator.peak_reserved <= planned
+    at_work = (budget.WORK_PREFILL, budget.KV_DECODED)
+    work = sum(line.bytes for line in card.plan.budget if line.name in at_work)
+    assert 0.8 * work < allocator.peak_allocated - held <= work
+
+
+@pytest.mark.slow
+def test_a_million_tokens_take_what_the_plan_says(cuda: FakeCuda):
+    """The last segment behind 1,040,384 tokens, and a verification: what a swept prefill works with is
+    the plan's, which does not grow with the window (tests/planning/test_a_million_tokens.py).
+    """
+    allocator, context, segment = CachingAllocator(), 1 << 20, 8192
+    with torch.inference_mode(), Accounting(allocator) as accounting:
+        how = {"kv": 8, "prefill_segment_tokens": segment, "context": context}
+        card = Card("7B", cuda, accounting, swept=True, **how)
+        held = allocator.peak_allocated = allocator.allocated
+        card.skip(context - segment)
+        card.prefill(segment)
+        card.cache.observer = card.retrieval.policy.observe
+        card.model.forward([0] * 33, card.cache)
+    assert 0.95 * card.planned() < allocator.peak_reserved <= card.planned()
     at_work = (budget.WORK_PREFILL, budget.KV_DECODED)
     work = sum(line.bytes for line in card.plan.budget if line.name in at_work)
     assert 0.8 * work < allocator.peak_allocated - held <= work

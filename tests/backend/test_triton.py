@@ -16,11 +16,11 @@ import torch
 
 from core.backend.base import ScoreRequest
 from core.backend.cuda.triton import build, driver
-from core.backend.cuda.triton.attention import _LEAST_TILES, MOST_ROWS, DecodeAttention, _chunks, _splits
+from core.backend.cuda.triton.attention import _LEAST_TOKENS, MOST_ROWS, DecodeAttention, _chunks, _splits
 from core.backend.cuda.triton.build import Variant, variants
 from core.backend.cuda.triton.driver import CudaDriver, DriverError
-from core.backend.cuda.triton.sizes import ARCHIVE, MOST_SPLITS, TILE_ROWS
-from core.backend.shared.compiled import ROW_TILE
+from core.backend.cuda.triton.sizes import ARCHIVE, MOST_SPLITS, TILES
+from core.backend.shared.compiled import HEAD_DIMS, ROW_TILES
 from core.paths import ROOT
 from core.planning.layout import CHUNK_RETRIEVAL
 from tests.support.fake_driver import TRITON, Library, promise
@@ -42,7 +42,8 @@ def test_files_are_those_of_the_source():
 
 def test_the_planner_counts_the_tiles_that_are_compiled():
     """It knows no torch, and so not where their sizes are."""
-    assert max(TILE_ROWS) == ROW_TILE
+    assert {dim: max(tiles.rows) for dim, tiles in TILES.items()} == ROW_TILES
+    assert tuple(TILES) == HEAD_DIMS
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -183,9 +184,10 @@ def test_splits_cover_the_blocks_and_are_not_too_many(blocks: int, block_tokens:
     """`join_splits` takes so many at once; what they are of must not depend on the rows of a pass. A cache
     that is a little longer than a power of two must not leave half of the card's multiprocessors idle.
     """
-    tiles, each, splits = _splits(blocks, block_tokens)
-    assert 1 <= splits <= MOST_SPLITS and (splits - 1) * each < tiles <= splits * each
-    assert splits > MOST_SPLITS // 2 or each == _LEAST_TILES
+    for tokens in {one.tokens for one in TILES.values()}:
+        tiles, each, splits = _splits(blocks, block_tokens, tokens)
+        assert 1 <= splits <= MOST_SPLITS and (splits - 1) * each < tiles <= splits * each
+        assert splits > MOST_SPLITS // 2 or each == _LEAST_TOKENS // tokens
 
 
 @pytest.mark.slow
@@ -227,10 +229,14 @@ def test_a_warp_holds_whole_rows_in_tiles_of_every_height():
         "for one in variants():\n"
         "    if one.function == 'attend_split' and 'bf16' in one.name:\n"
         "        text = make(one).asm['ttgir']\n"
-        "        print(one.warps, [line for line in text.splitlines() if line.startswith('#mma = ')])\n"
+        "        layouts = [line for line in text.splitlines() if line.startswith('#mma = ')]\n"
+        "        print(one.warps, one.constants['HEAD_DIM'], layouts)\n"
     )
     for line in run(["-c", code]).splitlines():
-        assert f"warpsPerCTA = [{line[0]}, 1]" in line and line.count("warpsPerCTA") == 1
+        warps, dim, _ = line.split(" ", 2)
+        shared = TILES[int(dim)].warps is not None  # a row among its warps, in tiles of one height alone
+        assert f"warpsPerCTA = [{f'1, {warps}' if shared else f'{warps}, 1'}]" in line
+        assert line.count("warpsPerCTA") == 1 and (not shared or len({*TILES[int(dim)].rows}) == 1)
 
 
 def run(arguments: list[str]) -> str:

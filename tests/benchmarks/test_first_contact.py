@@ -16,11 +16,16 @@ from benchmarks.card.contact_drills import drilled, sanitized
 from benchmarks.card.contact_report import contact_page
 from benchmarks.card.contact_steps import OutcomeCounter, Sheet
 from benchmarks.card.first_contact import DIED, DONE, HUNG, NO_TIME, STEPS, Step
+from benchmarks.speed.forward_times import OutOfTime, verification_replays
 from core.backend.base import Replay
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.triton.driver import CudaDriver
+from core.cache.full import FullKVCache
 from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_hardware
+from core.model.recorded_verification import RecordedVerification
+from tests.support.recording import OneAttention
+from tests.support.tiny import oracle, ours
 
 SAYS = 'import pathlib, sys; pathlib.Path(sys.argv[3]).write_text(\'{"passed": 3, "failed": 0, '
 SAYS += '"skipped": 0, "failures": {}, "running": "the fourth"}\'); '
@@ -112,7 +117,8 @@ def test_the_page_of_a_card():
     answers = [{"tbt_ms": 27.71, "tokens_per_round": 1.0}, {"tbt_ms": 12.9, "tokens_per_round": 6.2}]
     case = {"decoded": {"answers": answers}, "on_chip_layers": 3, "layers": 32, "prefill_s": 50.0}
     case |= {"context": 8_192, "prefill_bytes_moved": 3 * 10**9, "verify_ms": {"1": 26.5}}
-    case |= {"graphs": {"middle": [{"rows": 1, "eager_ms": 9.0, "replay_ms": 7.5}]}}
+    graphs = {"middle": [{"rows": 1, "eager_ms": 9.0, "replay_ms": 7.5}]}
+    case |= {"graphs": {**graphs, "verification": [{"rows": 1, "eager_ms": 26.0, "replay_ms": 25.1}]}}
     rates = [{"kind": "codes", "tokens": 4_608, "rows": n, "gb_per_s": 10.0 * n} for n in (1, 9)]
     drill = {"pieces": 90, "said": "out of memory", "understood": False, "left_bytes": 0, "computes": True}
     found = {
@@ -129,7 +135,7 @@ def test_the_page_of_a_card():
     }
     said = contact_page([record(name, one) for name, one in found.items()])
     assert "copies is broken" in said and "24.9 GB/s from host, 25.5 back" in said
-    row = "| 3 of 32 | 163.8 | 3.0 | 26.5 | 9.0 | 7.5 | 27.7 | 12.9 | 6.2 | 10.0 |"
+    row = "| 3 of 32 | 163.8 | 3.0 | 26.5 | 25.1 | 9.0 | 7.5 | 27.7 | 12.9 | 6.2 | 10.0 |"
     assert f"| a card of 24 GiB, behind 8,192 tokens {row}" in said
     assert "the whole card, behind 130,048 tokens: out of time" in said
     assert "1 tests failed by the library's kernels" in said and "a full device is not survived" in said
@@ -200,7 +206,7 @@ def test_rates_are_of_recordings_over_more_than_a_cache_holds():
     assert backend.recorded == 1 and found["recorded"] and found["microseconds"] > 0
     assert seen[:6] == [0, 1, 2, 0, 1, 2] and len(seen) % 3 == 0
     sizes = kernel_rates.TINY
-    keys = kernel_rates._keys(backend, sizes, sizes.tokens[0], torch.float32)
+    keys, _ = kernel_rates._keys(backend, sizes.heads[0], sizes.tokens[0], torch.float32, sizes.cold_bytes)
     assert sum(part.nbytes for layer in keys for part in layer) >= sizes.cold_bytes
     assert len({part.data_ptr() for layer in keys for part in layer}) == 2 * len(keys)
     assert (
@@ -242,6 +248,23 @@ def test_what_a_sanitizer_finds_is_kept(tmp_path: Path):
     assert found["exit_code"] == 9
     assert found["said"][0].startswith("--tool racecheck --error-exitcode 9 ")
     assert "-m pytest tests/gpu -m compiled" in found["said"][0]
+
+
+@torch.inference_mode()
+def test_verifications_are_timed_both_ways():
+    """Each number of rows as recordings where the whole cache is on the device; none over the bus."""
+    backend = OneAttention()
+    model = ours(oracle(), backend=backend)
+    for block, rows in ((200, [1, 9, 17, 33]), (50, [])):
+        cache = FullKVCache(model.config.kv_shape, 200, backend, block_tokens=block)
+        model.forward(range(40), cache)
+        passes = RecordedVerification(model, most_rows=33)
+        found = verification_replays(passes, model, cache, list(range(40)), lambda: False)
+        assert [one["rows"] for one in found] == rows and cache.length == 40
+        assert all(one["eager_ms"] > 0 < one["replay_ms"] for one in found)
+    with pytest.raises(OutOfTime):
+        cache = FullKVCache(model.config.kv_shape, 200, backend, block_tokens=200)
+        verification_replays(passes, model, cache, list(range(40)), lambda: True)
 
 
 @pytest.mark.parametrize(("told", "expected"), [(None, 64), (200.0, 200)])

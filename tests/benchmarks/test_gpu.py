@@ -53,7 +53,7 @@ def test_every_case_runs_and_is_tabled(tmp_path: Path):
     assert coded["weight_bytes"] < offloaded["weight_bytes"] / 6
     assert {one["mode"] for one in texts["answers"]} == {"autoregressive", "retrieval", "triforce"}
     result = load_result(tmp_path / "gpu.json")
-    assert [len(table.rows) for table in result.tables] == [4, 8 + len(gpu_tables.PAPER), 8, 2, 6]
+    assert [len(table.rows) for table in result.tables] == [4, 8 + len(gpu_tables.PAPER), 12, 2, 6]
     assert (
         all(0 < one["acceptance"] <= 1 for one in texts["along"]["rates"])
         and texts["along"]["perplexity"] > 1

@@ -7,12 +7,12 @@ import torch
 
 from core.cache.full import FullKVCache
 from core.cache.query_recorder import AttentionHead, QueryRecorder
-from core.config import MODES
 from core.model.llama import LlamaModel
 from core.request import Params
 from tests.support.dense_attention import dense
 from tests.support.engine_runs import PROMPT, run
 from tests.support.late_cache import LateBackend
+from tests.support.modes import GRID_MODES
 from tests.support.offloaded_engines import SPLITS, offloaded, offloaded_engine
 from tests.support.tiny import engine, oracle, ours
 
@@ -65,7 +65,7 @@ def _thinned(tokens: range) -> range:
 
 @pytest.mark.parametrize("place", ["on chip", "none", "two blocks of each"])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_answers_are_the_same_and_their_rows_are_kept(mode: str, temperature: float, place: str):
     """Whatever drafts and rejects: not a token differs, and the rows of the question and of the answer are
     those of the text that came of it.

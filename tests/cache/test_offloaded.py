@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.kv_rows import as_rows
+from core.cache import offloaded as offloaded_module
 from core.cache.base import KVShape, KVStore
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache, host_pieces
@@ -37,6 +38,7 @@ SPLITS = {
     "one layer, swept": (1, None),
     "a block of two, swept": (2, 1),
 }
+SHARES = (0.0, 0.4, 1.0)  # of what lies in host memory, that the CPU attends to
 SWEPT = SegmentSizes(tokens=CAPACITY, heads=HEADS, step=4)
 
 
@@ -143,7 +145,7 @@ STEPS = st.one_of(
     st.tuples(st.just("pass"), st.integers(1, FRESH + 3), st.none()),
     st.tuples(st.just("segment"), st.integers(1, 40), st.sampled_from([1, 3, 7, 16, 64])),
     st.tuples(
-        st.sampled_from(["broken pass", "rollback", "commit", "compare", "newest", "rewrite"]),
+        st.sampled_from(["broken pass", "rollback", "commit", "compare", "newest", "rewrite", "share"]),
         st.integers(1, 20),
         st.none(),
     ),
@@ -176,6 +178,8 @@ def test_any_sequence_equals_the_full_cache(
             twins.cut(max(twins.full.committed, length - n), commit=True)
         elif op == "compare":
             twins.compare()
+        elif op == "share":
+            twins.cache.attend_on_host(SHARES[n % len(SHARES)])
         elif op == "newest" and length:
             newest_rows_arrive(twins, min(n, length))
         elif op == "rewrite" and length + n <= CAPACITY:
@@ -248,6 +252,40 @@ def test_a_segment_moves_nothing_of_its_own_to_the_device(split: str, dtype: tor
         assert copies.bytes_to_device - moved == away(before)
         assert copies.bytes_to_host - stored == away(before + n) - away(before)
     twins.compare()
+
+
+@pytest.mark.parametrize("dtype", ROWS)
+@pytest.mark.parametrize("share", [0.4, 1.0])
+@pytest.mark.parametrize("length", [3, 100])
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_cpu_attends_to_its_share_and_the_rest_crosses_the_bus(
+    split: str, length: int, share: float, dtype: torch.dtype
+):
+    """The oldest rows in host memory, whole blocks or not; what it found, late, is joined to the rest."""
+    twins = Twins(offloaded(split, dtype=dtype))
+    twins.feed(length, chunk=8)
+    layers, blocks = SPLITS[split]
+    resident = min(length, CAPACITY if blocks is None else blocks * BLOCK)
+    aways = [length - resident if layer < layers else length for layer in range(SHAPE.layers)]
+    of_host = [away if share == 1.0 else int(share * away) // 4 * 4 for away in aways]
+    twins.cache.attend_on_host(share)
+    for n in (1, FRESH):
+        before, asked = twins.cache.bytes_moved, twins.cache._on_host.questions
+        twins.feed(n)
+        assert twins.cache.bytes_moved - before == (sum(aways) - sum(of_host)) * SHAPE.token_bytes(dtype)
+        assert twins.cache._on_host.questions - asked == sum(rows > 0 for rows in of_host)
+        twins.cut(length)
+    twins.compare()
+
+
+def test_keys_that_are_looked_at_all_cross_the_bus():
+    """Who chooses by them sees them on the device."""
+    twins, seen = Twins(offloaded("none")), []
+    twins.feed(40, chunk=8)
+    twins.cache.attend_on_host(1.0)
+    twins.cache.observer = lambda layer, q, k, *, start, length, own: seen.append(length - own)
+    twins.feed(2)
+    assert sum(seen) == SHAPE.layers * 40 and twins.cache._on_host.questions == 0
 
 
 class Order(LateBackend):
@@ -373,6 +411,12 @@ def test_a_row_beyond_the_capacity_is_an_error():
     twins.feed(CAPACITY, chunk=64)
     with pytest.raises(AssertionError, match="113"):
         twins.feed(1)
+
+
+@pytest.fixture(autouse=True)
+def fine_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cache of a few blocks."""
+    monkeypatch.setattr(offloaded_module, "_SHARE_STEP", 4)
 
 
 @pytest.fixture(autouse=True)

@@ -95,6 +95,28 @@ def test_a_text_that_is_stored_is_not_written_again(tmp_path):
     assert [(path, path.stat().st_ino) for path in files(tmp_path)] == before
 
 
+def test_a_block_that_takes_anothers_place_is_read_anew(tmp_path, monkeypatch):
+    """What a file says is remembered by its number, which the system gives to the next one: rows that were
+    computed again would be held against checksums of those before, and deleted for ever.
+    """
+    snapshots = store(tmp_path)
+    real = Path.stat
+
+    def one_number(path: Path, **how: bool) -> os.stat_result:
+        found = list(real(path, **how))
+        found[1] = 7  # st_ino
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "stat", one_number)
+    for seed in range(2):
+        for path in files(tmp_path):
+            path.unlink()
+        source = filled(seed=seed)
+        assert snapshots.save("book", ids(), source)
+        cache, length = loaded(snapshots, ids())
+        assert length == N and same(cache, source, 0, length)
+
+
 # ---- damage ------------------------------------------------------------------------------------------------
 
 

@@ -13,17 +13,26 @@ from core.cache.layered import LayeredKVCache
 from core.cache.layered_retrieval import LayeredRetrievalKVCache, retrieval_over
 from core.cache.states import LayerStates
 from core.model.delta import STEP_ROWS, GatedDelta
-from core.model.families import DeltaSizes
+from core.model.mixer_sizes import DeltaSizes
 from core.tuning.passes import TimeLimit, verify_times
+from tests.support.embedded import compiled
 from tests.support.tiny import VOCAB, oracle, ours, whole_cache
 
 IDS = torch.randint(0, VOCAB, (300,), generator=torch.Generator().manual_seed(6)).tolist()
 SIZES = DeltaSizes(key_heads=2, value_heads=4, key_dim=8, value_dim=16, kernel=4)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return ours(oracle("qwen3_5_text"))
+@pytest.fixture(scope="module", params=["by torch", "compiled", "short convolution"])
+def model(request):
+    """Whose rows go by torch's form, and by the compiled kernel where this CPU has one."""
+    if request.param == "short convolution":
+        return ours(oracle("lfm2"))
+    if request.param == "by torch":
+        return ours(oracle("qwen3_5_text"))
+    kernels = compiled()
+    if kernels["delta"] is None:
+        pytest.skip("no library for this computer")
+    return ours(oracle("qwen3_5_text", linear_key_head_dim=16), backend=CpuBackend(**kernels))
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +119,10 @@ def test_more_rows_may_wait_than_there_is_room_for(model, plainly: torch.Tensor)
 
 def test_many_rows_at_once_are_what_they_are_one_by_one():
     """To rounding; states and what is found, over several steps of the chunked form."""
-    rows, n = some_rows(5 * STEP_ROWS), 5 * STEP_ROWS
+    rows = some_rows(5 * STEP_ROWS)
     one, other = (torch.zeros(SIZES.value_heads, SIZES.key_dim, SIZES.value_dim) for _ in range(2))
     found = rule().steps(one, rows)
-    want = torch.stack([rule().step(other, rows[at : at + SIZES.kernel]) for at in range(n)])
+    want = rule().one_by_one(other, other, rows)
     assert torch.allclose(found, want, atol=1e-5) and torch.allclose(one, other, atol=1e-5)
     assert float(want.abs().max()) > 0.1
 
@@ -127,8 +136,9 @@ def recurred(model, rows: torch.Tensor, chunks: list[int]) -> torch.Tensor:
     return torch.cat(found)
 
 
-def test_steps_of_a_prefill_begin_at_multiples_of_64_wherever_its_chunks_do(model):
-    """So chunks that end with a step change no bit, and others what rounding does."""
+def test_steps_of_a_prefill_begin_at_multiples_of_64_wherever_its_chunks_do():
+    """So chunks that end with a step change no bit, and others what rounding does, by torch's form."""
+    model = ours(oracle("qwen3_5_text"))
     rows = torch.randn(300, SIZES.width, generator=torch.Generator().manual_seed(1))
     want = recurred(model, rows, [300])
     assert torch.equal(recurred(model, rows, [64, 64, 172]), want)

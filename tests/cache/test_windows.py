@@ -74,9 +74,10 @@ def test_a_run_that_is_full_moves_and_keeps_what_a_window_reaches():
     assert narrow.base > 0 and whole.base == 0
 
 
-@pytest.fixture(scope="module")
-def model():
-    return ours(oracle("gemma3_text"))
+@pytest.fixture(scope="module", params=["gemma3_text", "gemma4_text"])
+def model(request: pytest.FixtureRequest):
+    """With heads of one size, and of two."""
+    return ours(oracle(request.param))
 
 
 def fed(model, cache, ids: list[int]) -> torch.Tensor:
@@ -107,7 +108,7 @@ def test_the_middle_level_sees_windows_as_they_are(model):
             model.forward([1, 2, 3], middle)  # what will not be accepted
             source.commit(length + 6)
             middle.rollback(length)
-            model.forward(IDS[length : length + 6], middle)
+            model.forward([7] * 6, middle)  # its own rows: those of the full cache take their place
             middle.commit(length + 6)
     assert middle.side.base > 0  # its run moved
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from core.cache.query_recorder import AttentionHead
-from core.config import MODES
 from core.conversation.attention_tracker import AttentionTracker, PassageSpans, stretches
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
@@ -18,6 +17,7 @@ from core.evidence.attention_evidence import strongest
 from core.evidence.passages import book_passages, sentence_spans
 from core.request import Request
 from tests.support.dense_attention import dense
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import TinyTokenizer
 
@@ -45,7 +45,7 @@ def events_of(mode: str, heads=HEADS, question: str | None = "Who?", **asked):
     return list(session.ask(Request(question, BOOK, "c", params=params, **asked)))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_events_say_what_dense_attention_says(mode: str):
     """Rows beside the question's own words, a sentence's rows shifted by one, passages counted from the
     prompt's beginning, the wrong heads: none of it survives this, in any mode.
@@ -77,7 +77,7 @@ def test_events_say_what_dense_attention_says(mode: str):
 
 
 @pytest.mark.parametrize("reading_mode", ["full", "chunked"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_answers_are_the_same_without(mode: str, reading_mode: str):
     """The setting changes what is said about an answer, never the answer."""
     with_it, without = (

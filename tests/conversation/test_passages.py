@@ -6,17 +6,18 @@ import dataclasses
 
 import pytest
 
-from core.config import MODES
 from core.conversation.followups import leant_on, looked_up, restated
 from core.conversation.part_summaries import PartSummaryStore
 from core.documents.document import Section
 from core.documents.quotes import find_quotes
 from core.errors import UserError
 from core.events import Delta, Prefill, ReadingStep
+from core.evidence.support import UNSAID
 from core.request import HistoryTurn, Request
 from core.text import words
 from core.text.words import in_language
 from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
+from tests.support.modes import GRID_MODES
 from tests.support.talks import STYLE, ask, encoded, finished, make
 
 
@@ -129,6 +130,13 @@ def test_the_first_passage_that_says_it_answers_and_no_more_are_read():
 def test_an_answer_in_words_of_the_question_alone_is_none(question: str, answer: str, given: bool):
     session, _ = make(reader({"third plank": answer}))
     assert finished(ask(session, told(), question, reading_mode="retrieval")).text.startswith(answer) is given
+
+
+def test_of_chosen_chapters_the_book_is_not_blamed_for_their_silence():
+    """Of a range that somebody forgot, "the book does not seem to say" was all that stood there."""
+    session, _ = make(reader({}))
+    done = finished(ask(session, told(pages=True), QUESTION, reading_mode="retrieval", chapters=(1, 1)))
+    assert done.text.startswith(f"{UNSAID} Only the chosen chapters were read. Nearest passages:")
 
 
 def test_where_nothing_says_it_the_nearest_passages_are_shown():
@@ -302,7 +310,7 @@ def test_words_of_the_passage_may_be_repeated_unless_somebody_wants_it_otherwise
     assert {one.repetition_penalty for one in engine.params} == {asked.get("repetition_penalty", 1.1)}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_the_same_seed_gives_the_same_answer(mode: str):
     texts = [
         finished(

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.config import MODES
 from core.conversation.verification import verify_answer
 from core.decoding.verify import verify
 from core.engine import Engine
 from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import engine, oracle, ours
 
 
@@ -20,7 +20,7 @@ def tiny() -> Engine:
     return engine(ours(oracle()), draft=ours(oracle(tied=True)))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_verify_agrees_with_an_honest_answer(tiny: Engine, mode: str, temperature: float):
     """Every token is one that plain decoding could have produced, and the conversation goes on afterwards."""

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from core.config import MODES
 from core.conversation.reading import ReadingStyle
 from core.conversation.session import Session
 from core.events import Delta, Finished
 from core.request import HistoryTurn, Request
 from core.stats import AnswerStats
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import engine, oracle, ours
 from tests.support.tiny_tokenizer import BOOK, TEXT, TinyTokenizer, fed
 
 FRAME_TOKENS = 4  # the newest token of an answer, the bridge behind it, and the ask behind a question
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=GRID_MODES)
 def answer(request: pytest.FixtureRequest) -> Callable[..., Finished]:
     """A function that asks one session: (question, *history, conversation) to the end of its answer."""
     made = engine(ours(oracle()), draft=ours(oracle(tied=True)))
@@ -70,7 +70,7 @@ def test_at_temperature_0_a_summary_is_told_alike_by_every_mode():
             TinyTokenizer(),
             ReadingStyle(
                 system="S",
-                part_prompts=("?",),
+                sentence_prompt="?",
                 summaries="supported",
                 tellings=3,
                 part_tokens=80,

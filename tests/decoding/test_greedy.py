@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from core.cache.query_recorder import AttentionHead, QueryRecorder
-from core.config import MODES
 from core.decoding.decoder import Round
 from core.engine import Engine
 from core.request import Params
 from tests.support.embedded import embedded
 from tests.support.greedy_answers import answer
+from tests.support.modes import GRID_MODES
 from tests.support.tiny import engine, oracle, ours
 from tests.tiers import first
 
@@ -75,8 +75,8 @@ def test_tiny_models_in_every_mode(family: str, kv_heads: int, answered: Callabl
     ]
     want = generated(reference, ids, 24)
     greedy = Params(temperature=0.0, top_p=1.0, max_new_tokens=24)
-    assert {mode: answered(machine, ids, replace(greedy, mode=mode)) for mode in MODES} == dict.fromkeys(
-        MODES, want
+    assert {mode: answered(machine, ids, replace(greedy, mode=mode)) for mode in GRID_MODES} == dict.fromkeys(
+        GRID_MODES, want
     )
 
 
@@ -100,4 +100,4 @@ def test_embedded_model_on_one_prompt(embedded_model_dir: Path, native: bool):
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_embedded_model_five_prompts_of_128_tokens(embedded_model_dir: Path, prompt: str):
     """Every mode, long enough for several refreshes."""
-    check(embedded_model_dir, prompt, 128, MODES)
+    check(embedded_model_dir, prompt, 128, GRID_MODES)

@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.config import MODES
 from core.conversation.verification import NEAR_TIE, gap, verify_answer
 from core.decoding.sampling import Sampling
 from core.engine import Engine
@@ -20,6 +19,7 @@ from core.paths import ROOT
 from core.request import Params
 from tests.support.embedded import kv_in_8_bits, low_precision
 from tests.support.greedy_answers import answer
+from tests.support.modes import GRID_MODES
 from tests.tiers import first
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def test_bf16_over_many_answers(embedded_model_dir: Path, in_codes: bool, temper
 
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 def test_a_kv_cache_in_8_bits_over_many_answers(embedded_model_dir: Path, temperature: float, mode: str):
     """In every mode."""
     machine = kv_in_8_bits(embedded_model_dir)

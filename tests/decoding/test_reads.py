@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from core.backend.shared.transfer import to_device, to_host
-from core.config import MODES
 from core.decoding import sampling
 from core.decoding import verify as rule
 from core.decoding.randomness import SeededRandomness
@@ -22,6 +21,7 @@ from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.far import Far, far_away
 from tests.support.laws import EXACT, LEVELS
 from tests.support.loop import Loop, distance, exact_law, plain_law
+from tests.support.modes import GRID_MODES
 from tests.support.recording import RecordingBackend
 from tests.support.replays import prepared
 from tests.support.rounds import rounds
@@ -56,7 +56,7 @@ def test_one_read_per_pass_and_the_same_tokens(levels: dict, settings: dict):
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", GRID_MODES)
 @pytest.mark.parametrize("settings", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_one_read_per_pass_of_real_models(mode: str, settings: Params):
     """The product's compositions over its caches: nothing inside a pass, nor what stands between passes, asks

@@ -22,7 +22,7 @@ from core.model.llama import LlamaModel
 from core.model.loader import load_model
 from core.paths import ROOT
 from tests.support.embedded import compiled
-from tests.support.tiny import VOCAB, oracle, ours
+from tests.support.tiny import VOCAB, oracle, ours, whole_cache
 from tests.tiers import first
 
 pytestmark = pytest.mark.every_isa
@@ -121,15 +121,56 @@ def test_a_lower_limit_is_noticed(embedded_model_dir: Path, way: str, monkeypatc
     assert unlike(model, page(embedded_model_dir), CODES, (4, 9)) == [9]
 
 
-# ---- sizes that the compiled kernels do not know -----------------------------------------------------------
+# ---- heads of other sizes ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [FP32, BF16, CODES], ids=["fp32 rows", "16-bit rows", "8-bit rows"])
-@pytest.mark.parametrize("head_dim", [8, 80, 96, 256])
+@pytest.mark.parametrize("head_dim", [8, 80, 96, 256, 512])
 @pytest.mark.parametrize("made", [dict, compiled], ids=["by torch", "compiled products"])
 def test_heads_of_other_sizes(made: Callable[[], dict[str, object]], head_dim: int, rows: torch.dtype):
-    """torch attends, whatever multiplies, over numbers and over codes."""
+    """torch attends where no compiled kernel knows the size or none is there, over numbers and over codes."""
     backend = CpuBackend(FP32, storage=BF16 if rows == BF16 and made is compiled else FP32, **made())
     model = ours(oracle("qwen3", head_dim=head_dim), backend=backend)
     ids = torch.randint(0, VOCAB, (BEHIND + 33,), generator=torch.Generator().manual_seed(3)).tolist()
     assert unlike(model, ids, rows) == []
+
+
+@pytest.mark.parametrize("made", [dict, compiled], ids=["by torch", "compiled"])
+def test_heads_of_two_sizes(made: Callable[[], dict[str, object]]):
+    """Rows of full layers and of windows, behind several windows; logits that are bounded."""
+    sizes = {"head_dim": 256, "global_head_dim": 512, "num_hidden_layers": 2}
+    types = {"layer_types": ["sliding_attention", "full_attention"]}
+    model = ours(oracle("gemma4_text", **sizes, **types), backend=CpuBackend(**made()))
+    ids = torch.randint(0, VOCAB, (BEHIND + 33,), generator=torch.Generator().manual_seed(3)).tolist()
+    past, own = ids[:BEHIND], ids[BEHIND:]
+    with torch.inference_mode():
+        plain = whole_cache(model, 128)
+        model.forward(past, plain)
+        alone = torch.cat([model.forward([one], plain) for one in own])
+        for n in (2, 9, 33):
+            cache = whole_cache(model, 128)
+            model.forward(past, cache)
+            assert torch.equal(model.forward(own[:n], cache), alone[:n]), n
+
+
+# ---- layers with a state -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [dict, compiled], ids=["by torch", "compiled"])
+def test_rows_through_states(made: Callable[[], dict[str, object]]):
+    """Behind rows that wait and rows that are final; the states behind a draft that was accepted in part."""
+    model = ours(oracle("qwen3_5_text", linear_key_head_dim=16), backend=CpuBackend(**made()))
+    ids = torch.randint(0, VOCAB, (BEHIND + 34,), generator=torch.Generator().manual_seed(3)).tolist()
+    past, own = ids[:BEHIND], ids[BEHIND:]
+    with torch.inference_mode():
+        plain = whole_cache(model, 128)
+        model.forward(past, plain)
+        alone = torch.cat([model.forward([one], plain) for one in own])
+        for n, accepted in ((2, 1), (5, 2), (17, 17), (33, 20)):
+            cache = whole_cache(model, 128)
+            model.forward(past, cache)
+            if n % 5:
+                cache.commit(BEHIND)
+            assert torch.equal(model.forward(own[:n], cache), alone[:n]), n
+            cache.commit(BEHIND + accepted)
+            assert torch.equal(model.forward([own[accepted]], cache)[0], alone[accepted]), n

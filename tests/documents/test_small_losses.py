@@ -125,6 +125,23 @@ def gutenberg(title: str, names: list[str]) -> str:
     return notice + start + chapters + end
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The Project Gutenberg Etext of The Grey Ferry, by Vane",
+        "**The Project Gutenberg Etext of The Grey Ferry, by Vane**",
+        "Project Gutenberg's The Grey Ferry, by Edith Vane",
+    ],
+)
+def test_an_early_edition_is_named_by_its_first_line(line: str, tmp_path: Path):
+    """It was called 2city12 on the shelf, by nobody."""
+    notice = f"{line}\n\nPlease take a look.\n\n\nThe Grey Ferry, by Edith Vane\n\nMay, 1994\n\n"
+    chapters = "\n\n\n".join(f"CHAPTER {number}\n\n\n{LONG}" for number in ("I", "II", "III"))
+    end = "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*\n\n\n"
+    document = read(tmp_path, "ferry12.txt", notice + end + chapters)
+    assert (document.title, document.author) == ("The Grey Ferry", "Edith Vane")
+
+
 @pytest.mark.parametrize("longer", [0, 1])
 def test_two_books_in_one_text_are_two_books(longer: int, tmp_path: Path):
     """The second was the licence of the first, or the first the front matter of the second."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.accessibility import problems
-from tests.support.browsing import select
+from tests.support.browsing import open_reader, select
 from tests.support.fake_runtime import FakeRuntime
-from tests.support.page_looks import SIZES, at_sizes, in_both_schemes, picture
+from tests.support.page_looks import picture, wrong_looks
 
 pytestmark = pytest.mark.e2e
 TOLD = "It is the lamp that hangs on the left. The railway has a clock for it."
@@ -20,10 +20,7 @@ def reading(serve, open_page, drop, sample):
     page = open_page(serve(fake))
     page.wait_for_selector(".engine-ready")
     fake.model_name = "a model that follows wishes"
-    drop(page, sample)
-    page.wait_for_selector(".card h2")
-    page.click("#tab-reader")
-    page.wait_for_selector(".reader-text p[data-offset]")
+    open_reader(page, drop, sample)
     return page
 
 
@@ -77,16 +74,10 @@ def test_it_holds_to_accessibility_rules_in_both_colours_and_at_every_size(readi
     wrong = [f"selected: {line}" for line in problems(reading)]
     reading.click("[data-explain=meaning]")
     reading.wait_for_selector(".aside:has-text('It can be wrong')")
-    for scheme in in_both_schemes(reading):
-        wrong += [f"{scheme}: {line}" for line in problems(reading)]
-        picture(reading, f"aside-{scheme}")
-    for size in at_sizes(reading, SIZES):
-        if reading.evaluate("!document.querySelector('#right').checkVisibility()"):
-            reading.click(".topbar-tools [data-toggle=panel]")
-        wrong += [f"{size}: {line}" for line in problems(reading)]
-        room = "document.querySelector('.reader-text').getBoundingClientRect().height"
-        wrong += [] if reading.evaluate(room) >= 60 else [f"{size}: no room for the text"]
-        picture(reading, f"aside-{size[0]}")
+    room = "document.querySelector('.reader-text').getBoundingClientRect().height"
+    wrong += wrong_looks(
+        reading, "aside", lambda: [] if reading.evaluate(room) >= 60 else ["no room for the text"]
+    )
     assert not wrong, "\n".join(wrong)
 
 

@@ -12,7 +12,7 @@ from core.events import Finished
 from tests.support.accessibility import problems
 from tests.support.browsing import ask, shot
 from tests.support.fake_runtime import ANSWER, FakeRuntime
-from tests.support.page_looks import at_sizes, in_both_schemes
+from tests.support.page_looks import at_sizes, faults, in_both_schemes, picture
 
 pytestmark = pytest.mark.e2e
 FIRST, SECOND = "Who keeps the clocks?", "And who winds them?"
@@ -221,6 +221,9 @@ def test_a_question_waits_in_sight_is_dropped_or_has_its_turn_and_another_book_i
     fake.pace = 0.002
     page.click(".queue [data-act=stop]")
     page.wait_for_selector(f".queue p:has-text('Answered meanwhile') q:has-text('{SECOND}')")
+    for size in at_sizes(page, [(390, 844), (1280, 800)]):
+        assert faults(page) == [], size
+        picture(page, f"meanwhile-{size[0]}")
     page.click(".queue [data-act=said]")
     page.wait_for_selector("#turns .answer footer >> nth=1")
     assert page.locator("#turns .bubble").all_inner_texts() == [FIRST, SECOND]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ebooklib import ITEM_DOCUMENT, epub
 
 from tests.support.accessibility import problems
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -38,7 +39,7 @@ def test_ticks_choose_what_is_read_and_told(tree):
     assert page.locator(".tree input:checked").count() == 0
 
 
-def test_all_up_to_a_chapter_is_told_and_every_summary_goes_out_in_three_forms(tree):
+def test_all_up_to_a_chapter_is_told_and_every_summary_goes_out_in_four_forms(tree):
     page, desk = tree
     page.hover(".tree li:has(input) >> nth=2")
     page.click(".tree li:has(input) >> nth=2 >> [data-act=tell-up-to]")
@@ -50,6 +51,11 @@ def test_all_up_to_a_chapter_is_told_and_every_summary_goes_out_in_three_forms(t
             page.click(f".tree-export >> text={form}")
         told = sent.value.path().read_text(encoding="utf-8")
         assert told.count("Told of") == 3 and desk.books.current.chapters[2].title in told
+    with page.expect_download() as sent:
+        page.click(".tree-export >> text=EPUB")
+    made = epub.read_epub(sent.value.path())
+    names = [one.file_name for one in made.get_items_of_type(ITEM_DOCUMENT)]
+    assert [f"summary-{number}.xhtml" in names for number in (1, 2, 3)] == [True] * 3
 
 
 def test_a_chapters_summary_stands_beside_its_text_and_the_next_is_one_key_away(tree):

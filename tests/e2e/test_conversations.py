@@ -119,6 +119,12 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
     with page.expect_download() as plain:
         page.click("a[href='/export?form=md']")
     assert "Who keeps the clocks?" in plain.value.path().read_text(encoding="utf-8")
+    with page.expect_download() as cards:
+        page.click("a[href='/export?form=tsv']")
+    assert cards.value.suggested_filename == "The Thursday Clock.tsv"
+    assert cards.value.path().read_text(encoding="utf-8").startswith("#separator:tab\n#html:true\n")
+    page.click("a[href='/export?form=epub']")
+    page.wait_for_selector(".notice-error:has-text('no summary in this conversation')")
     with page.expect_download() as told:
         page.click("a[href='/export?form=json']")
     file = tmp_path / "talk.json"

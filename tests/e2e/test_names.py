@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.accessibility import problems
-from tests.support.browsing import FOCUSED, tab_to
+from tests.support.browsing import FOCUSED, open_reader, tab_to
 from tests.support.fake_runtime import FakeRuntime
-from tests.support.page_looks import SIZES, at_sizes, in_both_schemes, picture
+from tests.support.page_looks import picture, wrong_looks
 
 pytestmark = pytest.mark.e2e
 BADLY_PLACED = """() => {
@@ -19,6 +18,13 @@ BADLY_PLACED = """() => {
     below.height < 60 && 'no room for the text',
   ].filter(Boolean);
 }"""
+BESIDE = """() => {
+  const pane = document.querySelector('#pane-reader').getBoundingClientRect();
+  return [...document.querySelectorAll('.way-back, .recap-ways, .marks-export')].filter((one) => {
+    const box = one.getBoundingClientRect();
+    return !box.height || box.left < pane.left || box.right > pane.right + 1;
+  }).map((one) => `${one.className} is beside its pane, or not there`);
+}"""
 CHOSEN = '.name-row[data-id="Peg Marsh"]'
 
 
@@ -26,10 +32,7 @@ CHOSEN = '.name-row[data-id="Peg Marsh"]'
 def reading(serve, open_page, drop, sample):
     """The sample book, open in its pane at its third chapter."""
     page = open_page(serve(FakeRuntime(pace=0.005)))
-    drop(page, sample)
-    page.wait_for_selector(".card h2")
-    page.click("#tab-reader")
-    page.wait_for_selector(".reader-text h3")
+    open_reader(page, drop, sample)
     serve.desk.reader.turn(1)
     serve.desk.reader.turn(1)
     return page
@@ -89,16 +92,19 @@ def test_it_holds_to_accessibility_rules_in_both_colours_and_at_every_size(readi
     reading.click("[data-act=names]")
     reading.click(CHOSEN)
     reading.wait_for_selector(".name-card")
-    wrong = []
-    for scheme in in_both_schemes(reading):
-        wrong += [f"{scheme}: {line}" for line in problems(reading)]
-        picture(reading, f"names-{scheme}")
-    for size in at_sizes(reading, SIZES):
-        if reading.evaluate("!document.querySelector('#right').checkVisibility()"):
-            reading.click(".topbar-tools [data-toggle=panel]")
-        wrong += [f"{size}: {line}" for line in problems(reading)]
-        wrong += [f"{size}: {words}" for words in reading.evaluate(BADLY_PLACED)]
-        picture(reading, f"names-{size[0]}")
+    wrong = wrong_looks(reading, "names", lambda: reading.evaluate(BADLY_PLACED))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_book_side_with_all_of_it_unfolded_holds_to_the_rules_at_every_size(reading, serve):
+    """Recap, bookmarks with their files, and the way back, beside each other."""
+    desk = serve.desk
+    desk.reader.mark(desk.books.current.text.index("Peg Marsh"), "Peg Marsh")
+    desk.reader.look_up(desk.books.current.sections[-1].start, 5)
+    reading.wait_for_selector(".way-back")
+    reading.click(".recap > summary")
+    reading.click(".marks > summary")
+    wrong = wrong_looks(reading, "book-side", lambda: reading.evaluate(BESIDE))
     assert not wrong, "\n".join(wrong)
 
 

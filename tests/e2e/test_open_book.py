@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.browsing import select, tab_to
+from tests.support.accessibility import problems
+from tests.support.browsing import open_reader, select, tab_to
 from tests.support.fake_runtime import FakeRuntime, wait_until
-from tests.support.page_looks import DRAWN
+from tests.support.page_looks import DRAWN, picture
 
 pytestmark = pytest.mark.e2e
 IN_SIGHT = """(selector) => {
@@ -22,10 +23,7 @@ def reading(serve, open_page, drop, sample):
     made = FakeRuntime(pace=0.005)
     made.start()
     page = open_page(serve(made))
-    drop(page, sample)
-    page.wait_for_selector(".card h2")
-    page.click("#tab-reader")
-    page.wait_for_selector(".reader-text h3")
+    open_reader(page, drop, sample)
     return page
 
 
@@ -141,6 +139,12 @@ def test_reading_without_a_mouse(reading):
     assert "Hers, not mine." in sent.value.path().read_text(encoding="utf-8"), (
         "notes go out with the conversation"
     )
+    reading.click(".marks > summary")
+    for name, words in (("Markdown", "> "), ("HTML", "<blockquote"), ("Anki", "#separator:tab")):
+        with reading.expect_download() as sent:
+            reading.click(f".marks-export >> text={name}")
+        file = sent.value.path().read_text(encoding="utf-8")
+        assert words in file and "Hers, not mine." in file
 
 
 def test_text_grows_and_lines_shorten(reading):
@@ -161,3 +165,25 @@ def test_text_grows_and_lines_shorten(reading):
     for _step in range(4):
         reading.click("[data-lines='-1']")
     reading.wait_for_function(f"{line} <= {width}")
+
+
+def test_what_was_looked_up_leads_back_and_another_book_begins_with_an_empty_search(reading, serve):
+    """The words looked for stayed in the box, above a book in which nobody had looked for them."""
+    desk = serve.desk
+    at = desk.books.current.sections[3].start
+    desk.reader.show(at)
+    reading.wait_for_selector(f".reader-text[data-place='{at}:0']")
+    reading.fill("[data-find]", "never wrong")
+    reading.wait_for_selector(".found li")
+    reading.press("[data-find]", "Enter")
+    reading.wait_for_selector(".way-back")
+    assert problems(reading) == []
+    picture(reading, "way-back")
+    tab_to(reading, "[data-act=back]")
+    reading.keyboard.press("Enter")
+    reading.wait_for_selector(".way-back", state="detached")
+    reading.wait_for_selector(f".reader-text[data-place='{at}:0']")
+    assert reading.input_value("[data-find]") == "never wrong"
+    (other,) = (one.name for one in desk.imports.samples if "clock" not in one.name)
+    desk.imports.sample(other)
+    reading.wait_for_function("document.querySelector('[data-find]').value === ''")

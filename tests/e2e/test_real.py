@@ -143,9 +143,9 @@ def test_a_book_that_was_read_is_not_read_again_after_a_restart(launch, open_pag
 
 def test_a_reading_that_was_paused_goes_on_after_a_restart(launch, home, open_page, drop, tmp_path):
     """What was read of a book until somebody stopped it is not read again."""
-    first = launch(RESTING)
-    # a segment of 2,048 tokens is read as a whole, or not at all: the rest comes behind the first one
-    page = opened(open_page, drop, first.url, tmp_path / "ferry.txt", STORY * 30)
+    segments = {"prefill_segment_tokens": 512}  # one is read as a whole, or not at all
+    first = launch(RESTING, **segments)
+    page = opened(open_page, drop, first.url, tmp_path / "ferry.txt", STORY * 9)
     page.fill("#question textarea", "Who keeps the ferry?")
     page.press("#question textarea", "Enter")
     wait_until((home / "run" / "rested").exists)
@@ -157,7 +157,7 @@ def test_a_reading_that_was_paused_goes_on_after_a_restart(launch, home, open_pa
     quit_from(page)
     assert first.wait(60) == 0
 
-    page = visited(open_page, launch().url)
+    page = visited(open_page, launch(**segments).url)
     page.click(".shelf .book")
     page.wait_for_selector(".engine-ready")
     answers = page.locator("#turns .answer").count()

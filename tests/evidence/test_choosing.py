@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,67 @@ def test_every_stretch_of_the_book_is_told_of():
     text = loud + "\n\n" + STORY
     told = texts(text, 300)
     assert any(one in STORY for one in told) and any(one in loud for one in told)
+
+
+TOPICS = (
+    ("mutineers", "schooner", "harbour", "burned", "anchor"),
+    ("lawyer", "testament", "vineyard", "signed", "heirs"),
+    ("flood", "weir", "orchard", "drowned", "miller"),
+    ("forger", "trial", "prison", "swore", "judge"),
+)
+
+
+def novel() -> str:
+    """Chapters of what every chapter has; every fifth tells of something that no other has."""
+    verbs, things = ("looked", "turned", "glanced", "stared"), ("door", "table", "window", "lamp", "fire")
+    parts, manners = ("hand", "face", "eyes", "arm", "head", "hair", "brow"), ("slowly", "gently", "again")
+    usual = [
+        f"She {verb} at the {thing} and raised her {part} {manner} towards the man in the room."
+        for verb, thing, part, manner in product(verbs, things, parts, manners)
+    ]
+    chapters = [usual[at % 8 :: 8] for at in range(5 * len(TOPICS))]
+    for chapter, words in zip(chapters[::5], TOPICS, strict=True):
+        for at, (one, two, three) in enumerate(permutations(words, 3)):
+            chapter.insert(
+                2 * at, f"There was the {one} of which the {two} told the {three} near stone {at}."
+            )
+    return "\n\n".join(" ".join(one) for one in chapters)
+
+
+def test_what_every_chapter_has_tells_none_of_them():
+    """Those sentences were chosen that had the commonest pairs of words: "looked at", "raised her"."""
+    told = texts(novel(), 400)
+    telling = [one for one in told if "of which" in one]
+    assert len(telling) > 0.8 * len(told)
+    assert all(any(words[0] in one for one in telling) for words in TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        (
+            "A keeper may lose barrel90 and rope90 in one storm.",
+            "You, keeper, lose barrel90 and rope90 in one storm.",
+        ),
+        (
+            "The keeper named all of rope91 by barrel91 this.",
+            "The keeper “named” all of rope91 by barrel91 this.",
+        ),
+    ],
+)
+def test_of_two_the_one_is_chosen_that_tells(better: str, worse: str):
+    numbers = choose_sentences([*PLAIN[:18], worse, better, *PLAIN[18:]], 12, among=[18, 19])
+    assert numbers == [19]
+
+
+def test_main_characters_are_told_of_before_things():
+    """Of two sentences of like words, with one as common in the book, that with a name."""
+    crowd = [f"Then Mara went along the quay to boat{n} that day." for n in range(30)]
+    somebody, something = (
+        "At dusk Mara mended net90 beside hut90.",
+        "At dusk a quay mended net90 beside hut90.",
+    )
+    assert choose_sentences([*crowd, something, somebody], 8, among=[30, 31]) == [31]
 
 
 def test_what_was_told_is_not_told_again():

@@ -39,6 +39,12 @@ def test_people_and_places_are_told_apart():
     assert "Thursday" not in found and "March" not in found
 
 
+def test_what_is_where_something_is_names_a_place_though_it_stands_where_people_are_called():
+    """At the beginning of a book, where a town is spoken of before anybody is in it."""
+    begun = "“Wexmoor,” said Mr. Ansell. He went down to Wexmoor. Wexmoor is where the line stops."
+    assert by_name(begun)["Wexmoor"].kind == "place"
+
+
 def test_every_mention_of_a_place_is_found_and_its_first_sentence_introduces_it():
     saltby = by_name(TALE)["Saltby"]
     assert list(saltby.mentions) == [one.span() for one in re.finditer("Saltby", TALE)]

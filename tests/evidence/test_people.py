@@ -36,6 +36,13 @@ def test_forms_of_a_name_are_one_persons_where_no_title_tells_them_apart():
     assert found["Mrs. Rudd"] == 1 and found["Hannah Rudd"] == 2
 
 
+def test_a_bare_surname_is_the_husbands():
+    """Of a wife who is named more often with her title all was counted, and he vanished."""
+    wife = "“Madame Rudd,” said he. Madame Rudd knitted. “No,” said Madame Rudd. "
+    found = named(wife + "Monsieur Rudd laughed. “Yes,” said Rudd. Rudd went out. “Ah!” cried Rudd.")
+    assert found == {"Monsieur Rudd": 4, "Madame Rudd": 3}
+
+
 def test_every_mention_stands_in_the_text_and_the_sentence_that_introduces_has_one():
     for person in people(TALE):
         start, end = introduction(TALE, person.mentions)

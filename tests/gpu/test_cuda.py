@@ -16,12 +16,15 @@ from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton.attention import DecodeAttention
 from core.backend.cuda.triton.driver import CudaDriver
+from core.backend.shared.compiled import HEAD_DIMS
+from core.backend.shared.kv_rows import CODES
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
 from core.cache.offloaded import OffloadedKVCache
 from core.config import MODES
 from core.engine import Engine
 from core.model.llama import LlamaModel
+from core.model.recorded_verification import OFTEN, RecordedVerification
 from tests.support.attention_cases import CASES, LONG, ROUNDED, SHAPES
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.reference import dense, material
@@ -82,7 +85,7 @@ def compiled(dtype: torch.dtype, dim: int) -> DecodeAttention:
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("dim", HEAD_DIMS)
 @pytest.mark.parametrize(("n", "length", "block", "heads", "kv_heads", "causal"), CASES + LONG)
 def test_the_compiled_kernel_equals_dense(dtype, dim, n, length, block, heads, kv_heads, causal):
     """Machine code made by this card's driver."""
@@ -97,7 +100,7 @@ def test_the_compiled_kernel_equals_dense(dtype, dim, n, length, block, heads, k
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("dim", HEAD_DIMS)
 def test_sums_of_chunks_and_the_bits_of_an_answer_that_nobody_watches(dtype, dim):
     """A pass that leaves sums is another kernel, whose rows must be those of plain decoding."""
     made = material(5, 1000, block=512, heads=8, kv_heads=2, dim=dim, dtype=dtype)
@@ -109,7 +112,7 @@ def test_sums_of_chunks_and_the_bits_of_an_answer_that_nobody_watches(dtype, dim
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("dim", HEAD_DIMS)
 @pytest.mark.parametrize(("n", "heads"), [(4, 8), (33, 8)], ids=["low tile", "high tile"])
 def test_a_row_among_many_has_the_bits_it_has_alone(dim: int, n: int, heads: int):
     """A verification of many rows must agree with plain decoding wherever it can."""
@@ -122,6 +125,26 @@ def test_a_row_among_many_has_the_bits_it_has_alone(dim: int, n: int, heads: int
     for row in range(n):
         alone, own_lse = kernel.attend_part(q[row : row + 1], k, v, length=1000 - n + row + 1, causal=True)
         assert torch.equal(alone[0], out[row]) and torch.equal(own_lse[0], lse[row])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("dim", HEAD_DIMS)
+@pytest.mark.parametrize(
+    ("n", "length", "window"), [(1, 1500, 1024), (5, 900, 100), (33, 1500, 512), (9, 9, 4)]
+)
+def test_rows_of_a_window_see_it_alone(dtype, dim, n, length, window):
+    """Machine code made by this card's driver; a row's bits are of its own."""
+    q, k, v = material(n, length, block=1536, heads=8, kv_heads=2, dim=dim, dtype=dtype)
+    kernel, here = compiled(dtype, dim), [part.to("cuda") for part in (k, v)]
+    got = kernel.attend_window(q.to("cuda"), *here, length=length, window=window)
+    for row in range(n):
+        end = length - n + row + 1
+        run = [part[:, :, max(0, end - window) : end] for part in (k, v)]
+        want, _ = dense(q[row : row + 1], *run, min(end, window), False)
+        assert torch.allclose(got[row].cpu().double(), want[0], atol=2 * ROUNDED[dtype], rtol=0)
+        alone = kernel.attend_window(q[row : row + 1].to("cuda"), *here, length=end, window=window)
+        assert torch.equal(alone[0], got[row])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -145,7 +168,7 @@ def test_the_cpu_and_the_gpu_agree(family: str, kv_heads: int):
 def test_offloaded_answers_as_on_chip_and_as_the_cpu(mode: str, split: dict[str, int]):
     """Copies that overtake the computation, or are overtaken by it, show here."""
     params = replace(GREEDY, mode=mode, max_new_tokens=32)
-    model = ours(oracle(), backend=CudaBackend(torch.float32))
+    model = ours(oracle(), backend=CudaBackend(torch.float32, cpu=CpuBackend))
     engines = engine(ours(oracle())), engine(model), offloaded_engine(model, **split)
     answers = [run(one, one.new_context(400), PROMPT, params) for one in engines]
     assert answers[0] == answers[1] == answers[2]
@@ -171,6 +194,34 @@ def test_answers_by_graphs_are_the_cpus(mode: str, graphs: str):
     )
     for ids in (PROMPT, PROMPT[30:]):
         assert run(one, one.new_context(400), ids, params) == run(other, other.new_context(400), ids, params)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("coded", [False, True], ids=["numbers", "codes"])
+@pytest.mark.parametrize("n", [1, 7, 33])
+def test_a_recorded_verification_has_the_bits_of_the_pass(dtype: torch.dtype, coded: bool, n: int):
+    """In CUDA graphs, over a cache that grows and is cut; without equal bits the product replays none."""
+    backend, rows = CudaBackend(dtype), CODES if coded else dtype
+    backend._compiled[64, rows] = DecodeAttention(
+        CudaDriver.open(), backend.device, dtype, 64, rows=rows, stream=backend._stream
+    )
+    model = ours(oracle(kv_heads=2, head_dim=64), backend=backend)
+    passes, caches = RecordedVerification(model, most_rows=40), []
+    for _cache in range(2):
+        cache = FullKVCache(model.config.kv_shape, 480, backend, block_tokens=480, dtype=rows)
+        model.forward(PROMPT, cache)
+        cache.commit(cache.length)
+        caches.append(cache)
+    for time in range(2 * OFTEN):
+        ids = [(5 * row + time) % 50 for row in range(n)]
+        assert torch.equal(
+            *(one.forward(ids, cache) for one, cache in zip((passes, model), caches, strict=True))
+        )
+        for cache in caches:
+            cache.commit(cache.length - n // 2)
+    assert not passes.reason and passes.rows(caches[0]) == (n,)
+    assert torch.equal(caches[0].store.k, caches[1].store.k)
 
 
 def test_rows_survive_large_blocks_bit_for_bit():

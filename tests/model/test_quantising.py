@@ -47,7 +47,15 @@ def rounded(model: torch.nn.Module, kind: str) -> torch.nn.Module:
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize(
     ("family", "tied"),
-    [("llama", False), ("llama", True), ("qwen2", False), ("qwen3", True), ("qwen3_5_text", False)],
+    [
+        ("llama", False),
+        ("llama", True),
+        ("qwen2", False),
+        ("qwen3", True),
+        ("qwen3_5_text", False),
+        ("gemma4_text", True),
+        ("lfm2", True),
+    ],
 )
 def test_what_runs_is_what_it_was_rounded_to(tmp_path, family, tied, kind):
     """Rows of q and k, biases, norms and a tied output in their places; loaded from codes."""

@@ -46,7 +46,7 @@ def test_with_gpu_a_model_that_reads_books_whole_runs_before_a_larger_one():
     chosen = choose_model(PC_4090, Settings(), is_downloaded=lambda one: one.name in there)
     assert chosen.entry.name == "Qwen2.5-7B-Instruct-1M"
     fluent = choose_model(PC_3060, Settings(), is_downloaded=everything)
-    assert fluent.entry.name == "Qwen2.5-7B-Instruct-1M-Q4_K_M" and fluent.plan.expected_tbt_ms <= 50
+    assert fluent.entry.name == "gemma-4-12b-it-Q4_K_M" and fluent.plan.expected_tbt_ms <= 50
     on_cpu = choose_model(PC_4090, Settings(device="cpu"), is_downloaded=lambda one: one.name in there)
     assert on_cpu.entry.name == EMBEDDED
 
@@ -55,7 +55,7 @@ def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
     chosen = choose_model(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     on_card = Settings(device="cuda", model="Qwen3-8B", weights=16)
-    with pytest.raises(PlanError, match="choose Qwen3-4B"):
+    with pytest.raises(PlanError, match="choose Qwen3.5-4B"):
         choose_model(PC_3060, on_card, is_downloaded=everything)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
         choose_model(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.backend.shared.compiled import ROW_TILE
+from core.backend.shared.compiled import ROW_TILES
 from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
@@ -223,4 +223,4 @@ def test_a_draft_on_a_card_stays_within_one_tile_of_attention(name: str, context
     settings = Settings(context_tokens=context, assumed_acceptance=0.99)
     found = make_plan(imagined_hardware(gpu="RTX 4090", ram_gib=64), settings, target=shape)
     assert found.on_chip_layers == found.layers
-    assert (found.gamma + 1) * shape.heads // shape.kv_heads <= ROW_TILE
+    assert (found.gamma + 1) * shape.heads // shape.kv_heads <= ROW_TILES[shape.head_dim]

@@ -43,10 +43,10 @@ TARGETS = tuple(
 
 
 def tables() -> Iterator[ParameterSet]:
-    """One card (or none) with every third model, each model with three of them; all models if slow."""
+    """One card (or none) with every sixth model, each model with one or two of them; all models if slow."""
     for at, one in enumerate(first([*CARDS, None])):
         (card,) = one.values
-        yield pytest.param((card, TARGETS[at % 3 :: 3]), marks=one.marks, id=card or "no card")
+        yield pytest.param((card, TARGETS[at % 6 :: 6]), marks=one.marks, id=card or "no card")
         yield pytest.param((card, TARGETS), marks=pytest.mark.slow, id=f"{card or 'no card'}, all models")
 
 
@@ -70,7 +70,7 @@ def table(request) -> dict[tuple, tuple[Hardware, Plan | PlanError]]:
 def test_table_has_both_outcomes(table):
     plans = sum(isinstance(found, Plan) for _, found in table.values())
     assert len(table) / 2 < plans
-    whole = len({key[3] for key in table}) == len(TARGETS)  # of a third of the models all may have a place
+    whole = len({key[3] for key in table}) == len(TARGETS)  # of a sixth of the models all may have a place
     if whole and next(iter(table))[0] not in CARDS[-2:]:  # on the largest all have
         assert plans < len(table)
         assert any(isinstance(found, Plan) and found.rounded for _, found in table.values())
@@ -185,7 +185,7 @@ def test_more_vram_never_gives_a_slower_plan_or_a_refusal(entry, context):
         assert larger.expected_prefill_s <= allowed * smaller.expected_prefill_s
 
 
-@pytest.mark.parametrize("entry", TARGETS, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", first(TARGETS, 8), ids=lambda entry: entry.name)
 def test_more_memory_never_gives_a_slower_plan_as_it_is_set_up_by_default(entry):
     """Nobody should get a slower book for a larger card, or for memory beside it."""
     context = min(131_072, entry.shape.longest_context)
@@ -258,7 +258,7 @@ def test_llama_2_7b_at_128k_on_a_64_gb_pc_is_refused_before_loading():
     assert "KV cache" in message
     assert "add RAM" in message
     assert "set kv to 8" in message
-    assert "choose Ministral-3-8B-Instruct-2512" in message
+    assert "choose Qwen3.5-9B" in message
     assert re.search(r"[Ll]ower context_tokens to \d", message)
 
 
@@ -367,7 +367,7 @@ def test_weights_too_large_for_the_card():
     small = imagined_hardware(gpu="RTX 3060", ram_gib=64)
     found = planned(small, "Llama-3.1-8B-Instruct", context=None, weights=16)
     assert "even with only" in str(found)
-    assert "choose Qwen3-4B-Instruct-2507" in str(found)
+    assert "choose Qwen3.5-4B, which" in str(found)
 
 
 def test_context_beyond_the_model_is_refused():

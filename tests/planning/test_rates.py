@@ -68,13 +68,13 @@ def test_what_was_measured_here_counts_instead(flags: frozenset[str]):
 
 
 def test_the_recommendation_is_this_computers():
-    """On a PC half as fast the model of four billion needs two minutes: a smaller one is recommended."""
+    """On a PC that is 2.5 times as slow the model of four billion takes too long: a smaller one is."""
     names = [
         next(offer.entry.name for offer in offers(pc(AVX2, of(AVX2, times)), Settings()) if offer.recommended)
-        for times in (1.0, 0.5)
+        for times in (1.0, 0.4)
     ]
     sizes = [find(name).shape.parameters for name in names]
-    assert names[0] == FOUR_B and sizes[1] < sizes[0]
+    assert names[0] == "Qwen3.5-4B-Q4_K_M" and sizes[1] < sizes[0]
 
 
 def test_rates_of_other_conditions_do_not_count():

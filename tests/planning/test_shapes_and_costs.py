@@ -9,7 +9,7 @@ import torch
 
 from core.backend.shared.kv_rows import row_bytes
 from core.errors import UserError
-from core.hardware.gpus import imagined_gpu
+from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
 from core.planning.costs import (
@@ -19,7 +19,9 @@ from core.planning.costs import (
     gpu_speeds,
     pass_s,
     prefill_seconds,
+    recorded_whole,
 )
+from tests.support.imagined import planned
 
 LLAMA = {
     "model_type": "llama",
@@ -205,3 +207,43 @@ def test_a_hopper_card_computes_less_of_what_its_maker_says(name: str, linear: f
     speeds = gpu_speeds(gpu, "bfloat16")
     assert speeds.linear_flops == pytest.approx(linear * gpu.tflops * 1e12)
     assert speeds.attention_flops == pytest.approx(attention * gpu.tflops * 1e12)
+
+
+def test_a_pass_that_is_not_recorded_waits_for_its_launches():
+    """On a card, a small model's kernels end before the next one was asked for; a large one's do not."""
+    speeds = gpu_speeds(imagined_gpu("RTX 4090"), "bfloat16")
+    for name, waits in (("Qwen3-0.6B", True), ("LWM-Text-Chat-128K", False)):
+        shape = find(name).shape
+        took = [
+            pass_s(shape, "bfloat16", rows=1, kv_tokens=1000, speeds=speeds, launched=launched)
+            for launched in (False, True)
+        ]
+        assert (took[1] > took[0]) == waits
+        assert took[1] >= 27 * 1e-5 * shape.layers * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded"), [("Qwen3-0.6B", True), ("Gemma-3-1B-it", False), ("Qwen3.5-2B", False)]
+)
+def test_which_verifications_are_recorded(name: str, recorded: bool):
+    """Of layers that all see every token, by the compiled attention: as core.model.recorded_verification."""
+    card = imagined_gpu("RTX 4090")
+    shape = find(name).shape
+    assert recorded_whole(shape, gpu_speeds(card, "bfloat16")) is recorded
+    assert not recorded_whole(shape, gpu_speeds(replace(card, compute_capability=(7, 5)), "float16"))
+    assert not recorded_whole(replace(shape, head_dim=96), gpu_speeds(card, "bfloat16"))
+
+
+def test_a_plan_counts_launches_where_nothing_is_recorded():
+    """By the setting, or since the layers are not alike: then no pass is quicker than it is asked for."""
+    card = imagined_hardware(gpu="RTX 4090", ram_gib=64, pcie_gb_per_s=25.0)
+
+    def passes(name: str, graphs: str) -> tuple[float, float]:
+        plan = planned(card, name, context=8192, cuda_graphs=graphs)
+        return plan.expected_plain_tbt_ms, plan.expected_middle_ms
+
+    asked = 0.27 * find("Qwen3-0.6B").shape.layers
+    assert min(passes("Qwen3-0.6B", "off")) == pytest.approx(asked)
+    assert max(passes("Qwen3-0.6B", "auto")) < asked
+    assert passes("Gemma-3-1B-it", "auto") == passes("Gemma-3-1B-it", "off")
+    assert passes("Gemma-3-1B-it", "auto")[0] == pytest.approx(0.27 * find("Gemma-3-1B-it").shape.layers)

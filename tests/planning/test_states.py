@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
+from core.backend.shared.compiled import DELTA
 from core.cache.layered import with_side
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.config import from_source
-from core.model.gguf.size_estimates import in_format, matrix_bytes
+from core.model.families import text_config
+from core.model.gguf.size_estimates import matrix_bytes
 from core.model.shapes import ModelShape
+from core.model.store.catalogue import find
 from core.planning import budget
+from core.planning.costs import ACCEPTANCE_NGRAM, cpu_speeds, pass_s, prefill_seconds
+from core.planning.offers import plan_model
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from tests.support.tiny import oracle, ours, whole_cache
 
 BOOK = 131_072
-# layers, hidden, heads, KV heads, intermediate, tied, value heads: of the 9B as transformers states them as
-# defaults, of the 27B as THUDM/slime does (scripts/models), of the others such as give their count of weights
-SIZES = {
-    "2B": (24, 2048, 8, 2, 6144, True, 16),
-    "4B": (32, 2560, 16, 4, 9216, True, 32),
-    "9B": (32, 4096, 16, 4, 12_288, False, 32),
-    "27B": (64, 5120, 24, 4, 17_408, False, 48),
-}
 
 
 def shape(name: str) -> ModelShape:
-    layers, hidden, heads, kv_heads, intermediate, tied, value_heads = SIZES[name]
-    config = {
-        "model_type": "qwen3_5_text",
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": 256,
-        "intermediate_size": intermediate,
-        "vocab_size": 248_320,
-        "tie_word_embeddings": tied,
-        "max_position_embeddings": 262_144,
-        "linear_num_value_heads": value_heads,
-    }
-    return ModelShape.from_hf_config(config, name=f"Qwen3.5-{name}")
+    return find(f"Qwen3.5-{name}").shape
 
 
-def planned(name: str, **machine: object) -> Plan:
-    target = in_format(shape(name), f"Qwen3.5-{name}-Q4_K_M", "Q4_K_M")
-    return make_plan(imagined_hardware(**machine), Settings(context_tokens=BOOK), target=target)
+def planned(name: str, asked: dict | None = None, **machine: object) -> Plan:
+    settings = Settings(context_tokens=BOOK, **(asked or {}))
+    return make_plan(imagined_hardware(**machine), settings, target=find(f"Qwen3.5-{name}-Q4_K_M").shape)
 
 
 @pytest.mark.parametrize(
@@ -61,22 +47,29 @@ def test_a_token_leaves_little_and_states_do_not_grow(name: str, weights: float,
     assert found.full_layers == found.layers // 4
 
 
-def test_all_weights_are_counted():
+@pytest.mark.parametrize("family", ["qwen3_5_text", "lfm2"])
+def test_all_weights_are_counted(family: str):
     """Every matrix of a checkpoint, and of its layers nothing twice."""
-    reference = oracle("qwen3_5_text")
+    reference = oracle(family)
     config = {**reference.config.to_dict(), "tie_word_embeddings": False}
     found = ModelShape.from_hf_config(config, name="tiny")
     matrices = [value for value in reference.parameters() if value.ndim == 2]
     assert 0 <= found.parameters - sum(value.numel() for value in matrices) < 12 * found.hidden
-    assert from_source(config, name="tiny", eos=None).delta == found.delta
+    assert from_source(text_config(config), name="tiny", eos=None).states == found.states
+
+
+def test_the_weights_of_a_file_are_counted():
     assert matrix_bytes(shape("9B"), "Q4_K_M") == pytest.approx(5.6e9, rel=0.03)  # published: 5.68 GB
 
 
 def test_a_book_of_the_4b_is_on_a_card_of_8_gb():
-    """In rows of 8 bits, with all layers that have any."""
-    plan = planned("4B", gpu="RTX 4060", ram_gib=16)
-    assert (plan.device, plan.context_tokens, plan.kv_bits) == ("cuda", BOOK, 8)
-    assert plan.on_chip_layers == plan.layers == 8
+    """In rows of 8 bits: six of eight layers beside the longest segments, all of them beside shorter ones."""
+    usual = planned("4B", gpu="RTX 4060", ram_gib=16)
+    assert (usual.device, usual.context_tokens, usual.kv_bits) == ("cuda", BOOK, 8)
+    assert usual.on_chip_layers >= 6
+    plan = planned("4B", {"on_chip_layers": 8}, gpu="RTX 4060", ram_gib=16)
+    assert plan.on_chip_layers == plan.layers == 8 and plan.kv_bits == 8
+    assert plan.expected_tbt_ms < usual.expected_tbt_ms < 1.1 * plan.expected_tbt_ms
     by_name = {line.name: line.bytes for line in plan.budget if line.place == "VRAM"}
     assert by_name[budget.KV_ON_CHIP] == pytest.approx(2.28e9, rel=0.01)
     assert by_name[budget.STATES] < 0.3e9
@@ -96,16 +89,85 @@ def test_only_layers_that_see_every_token_leave_a_card():
     assert away in ([], [budget.KV_PINNED])
 
 
+@pytest.mark.parametrize(
+    ("name", "machine", "straight"),
+    [
+        ("2B", {"gpu": "RTX 4060", "ram_gib": 16}, True),  # all of its cache on the card
+        ("4B", {"gpu": "RTX 4060", "ram_gib": 16}, False),  # two layers of eight cross a bus
+        ("9B", {"gpu": "RTX 4080", "ram_gib": 32}, True),
+        ("9B", {"gpu": "RTX 4070", "ram_gib": 32}, False),
+    ],
+)
+def test_two_levels_or_three_are_what_is_faster(name: str, machine: dict, straight: bool):
+    """By the same times of passes; the plan says which, and why."""
+    plan = planned(name, **machine)
+    assert plan.straight == straight == (plan.on_chip_layers == plan.layers)
+    full, row = plan.expected_plain_tbt_ms, plan.expected_row_ms
+    two = (full + row) / (1 + ACCEPTANCE_NGRAM)  # one token of lookup and the pass over both rows
+    assert plan.expected_tbt_ms < full
+    if straight:
+        assert plan.expected_tbt_ms == pytest.approx(two, rel=0.05) and plan.gamma == 1
+    else:
+        assert plan.expected_tbt_ms < two
+    said = [note for note in plan.notes if note.startswith(("Two levels:", "Three levels:"))]
+    assert len(said) == 1 and said[0].startswith("Two" if straight else "Three")
+    assert f"{plan.expected_middle_ms:.0f} ms" in said[0] and f"{full:.0f}" in said[0]
+
+
+@pytest.mark.parametrize("asked", [{"gamma": 4}, {"middle_gamma": 2}, {"mode": "retrieval"}], ids=str)
+def test_levels_that_the_user_chose_are_kept(asked: dict):
+    assert not planned("2B", asked, gpu="RTX 4060", ram_gib=16).straight
+
+
+def test_other_models_have_three_levels():
+    plan = plan_model(imagined_hardware(gpu="RTX 4090", ram_gib=64), Settings(), find("Qwen3-8B-Q4_K_M")).plan
+    assert not plan.straight and not any("levels:" in note for note in plan.notes)
+
+
 def test_each_row_of_a_draft_is_paid_for():
     """By torch, row by row: a pass of nine takes longer than one by more than what is read again."""
     plan = planned("4B", gpu="RTX 4060", ram_gib=16)
     assert plan.expected_row_ms > 24 * 0.15
 
 
-def test_what_is_planned_for_states_is_what_they_take():
-    model = ours(oracle("qwen3_5_text"))
+def test_a_kernel_reads_a_state_once_for_all_rows_and_reads_a_book_sooner():
+    """On a CPU; where it was refused, rows are paid for one by one, as torch computes them."""
+    pc = replace(imagined_hardware(), cpu_flags=frozenset({"avx2", "fma", "f16c"}), gpus=())
+    found = {}
+    for refused in (frozenset(), frozenset({DELTA})):
+        speeds = cpu_speeds(replace(pc, refused=refused), 2, "float32")
+        one, nine = (
+            pass_s(shape("4B"), "bfloat16", rows=n, kv_tokens=0, speeds=speeds)
+            - pass_s(replace(shape("4B"), stateful=0), "bfloat16", rows=n, kv_tokens=0, speeds=speeds)
+            for n in (1, 9)
+        )
+        read = prefill_seconds(shape("4B"), "bfloat16", tokens=1024, segment=1024, chunk=512, speeds=speeds)
+        found[bool(refused)] = (one, nine, read)
+    (one, nine, read), (torchs, torchs_nine, torchs_read) = found[False], found[True]
+    assert one < torchs and nine < torchs_nine / 2 and read < torchs_read
+
+
+@pytest.mark.parametrize("family", ["qwen3_5_text", "lfm2"])
+def test_what_is_planned_for_states_is_what_they_take(family: str):
+    model = ours(oracle(family))
     held = whole_cache(model, 64).side
-    found, sizes = model.config.kv_shape.states, model.config.delta
-    states = len(found.layers) * sizes.state * 4
-    assert held.nbytes == 2 * states + len(found.layers) * (3 + 64) * sizes.width * 4
+    found, sizes = model.config.kv_shape.states, model.config.states
+    states = len(found.layers) * math.prod(sizes.size) * 4
+    assert held.nbytes == 2 * states + len(found.layers) * (sizes.kernel - 1 + 64) * sizes.width * 4
     assert with_side(model.config.kv_shape.of_full, None, room=1) is None
+
+
+def test_short_convolutions_take_next_to_nothing():
+    """What a book takes is of the six layers that attend, and a row of a draft costs no pass of its own."""
+    entry = find("LFM2.5-1.2B-Instruct-Q4_K_M")
+    plan = make_plan(imagined_hardware(ram_gib=16), Settings(context_tokens=BOOK // 2), target=entry.shape)
+    by_name = {line.name: line.bytes for line in plan.budget}
+    assert plan.layers == 6 and by_name[budget.STATES] < 12e6 and by_name[budget.KEPT_STATES] < 1e6
+    assert entry.shape.kv_bytes_per_token("bfloat16") == 12 * 1024
+    assert entry.shape.parameters == pytest.approx(1.17e9, rel=0.005)
+    speeds = cpu_speeds(replace(imagined_hardware(), gpus=()), 2, "float32")
+    short, slow = (
+        pass_s(entry.shape, "float32", rows=9, kv_tokens=0, speeds=replace(speeds, state_row_s=row_s))
+        for row_s in (0.0, 1.0)
+    )
+    assert short == slow

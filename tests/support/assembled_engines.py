@@ -41,7 +41,7 @@ class SmallDevice(CpuBackend):
         self.attended = self.released = 0
 
     def out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, OutOfMemory)
+        return isinstance(error, OutOfMemory) or super().out_of_memory(error)
 
     def memory(self) -> DeviceMemory:
         return DeviceMemory(used_bytes=10**6, free_bytes=self.free)

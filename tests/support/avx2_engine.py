@@ -16,7 +16,7 @@ import torch
 
 from core.assembly.engines import build_engine
 from core.backend.cpu.native import attention, layers, products
-from core.config import MODES, Settings
+from core.config import Settings
 from core.conversation.verification import verify_answer
 from core.decoding.decoder import Round
 from core.engine import Engine
@@ -28,6 +28,7 @@ from core.planning.planner import make_plan
 from core.request import Params
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import MIXED, wide
+from tests.support.modes import GRID_MODES
 
 FLAGS = "fpu sse4_2 avx avx2 fma f16c bmi1 bmi2 movbe abm"
 IDS = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).tolist()
@@ -36,7 +37,7 @@ IDS = torch.randint(0, 300, (131,), generator=torch.Generator().manual_seed(1)).
 def answers(engine: Engine, tokens: int) -> tuple[dict[str, list[int]], dict[str, float]]:
     """Every mode's greedy answer, and how far behind the likeliest its worst token is in a plain pass."""
     found, gaps = {}, {}
-    for mode in MODES:
+    for mode in GRID_MODES:
         params = Params(temperature=0.0, top_p=1.0, max_new_tokens=tokens, mode=mode)
         context = engine.new_context(engine.context_tokens)
         events = engine.generate(context, IDS, params)

@@ -7,10 +7,12 @@ from typing import TypeVar
 
 import torch
 
+from core.decoding.randomness import OwnNumbers
+
 T = TypeVar("T")
 
 
-class Branches:
+class Branches(OwnNumbers):
     """Plays one path of choices per run and remembers which alternatives are left. Branches of probability
     zero do not exist.
     """
@@ -62,3 +64,11 @@ class Branches:
         self._at += 1
         self.weight *= probability
         return torch.tensor([value]).to(device, non_blocking=True)
+
+
+class RoundedBranches(Branches):
+    """Laws in fp32 add up to 1 within their rounding alone."""
+
+    def draw(self, probs: torch.Tensor) -> torch.Tensor:
+        """See Randomness."""
+        return super().draw(probs.double() / probs.double().sum())

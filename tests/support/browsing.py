@@ -30,6 +30,14 @@ def ask(page, question: str, *, answers: int) -> None:
     page.wait_for_selector(f"#turns .answer footer >> nth={answers - 1}")
 
 
+def open_reader(page, drop, sample) -> None:
+    """Drops the sample book and opens it in its pane."""
+    drop(page, sample)
+    page.wait_for_selector(".card h2")
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text p[data-offset]")
+
+
 def shot(page, name: str) -> None:
     if folder := os.environ.get("TRIFORCE_SHOTS"):
         page.screenshot(path=f"{folder}/{name}.png")
@@ -43,8 +51,8 @@ FOCUSED = "document.activeElement.matches(%r)"
 
 
 def tab_to(page, name: str) -> None:
-    """By the Tab key alone."""
-    for _ in range(60):
+    """By the Tab key alone, at most twice round the page."""
+    for _ in range(200):
         if page.evaluate(FOCUSED % name):
             return
         page.keyboard.press("Tab")

@@ -94,6 +94,29 @@ FAMILIES = {
 {%- endif %}""",
         "qwen3",
     ),
+    # opens a thought unless told not to, trims what is said, wants the system message first and a question
+    "qwen35": Family(
+        _TOOLS
+        + """
+{%- set asked = messages | selectattr('role', 'equalto', 'user') | list %}
+{%- if not asked %}{{- raise_exception('no question') }}{% endif %}
+{%- for message in messages %}
+{%- set said = message.content | trim %}
+{%- if message.role == 'system' and not loop.first %}{{- raise_exception('system first') }}{% endif %}
+{%- if message.role == 'assistant' and '</think>' in said %}
+{%- set said = said.split('</think>')[-1].lstrip('\\n') %}
+{%- endif %}
+{{- '<|im_start|>' + message.role + '\\n' + said + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\\n' }}
+{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}
+{%- else %}{{- '<think>\\n' }}{% endif %}
+{%- endif %}""",
+        "qwen35",
+    ),
+    # begins with a token of its own
+    "lfm2": Family("{{- bos_token }}" + _CHATML_BODY, "lfm2"),
     # heads of messages, a date, and a system message always
     "llama3": Family(
         """
@@ -202,6 +225,19 @@ FAMILIES = {
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<start_of_turn>model\\n' }}{% endif %}""",
         "gemma3",
+    ),
+    # a system turn, and thoughts of earlier answers taken out
+    "gemma4": Family(
+        """
+{{- bos_token }}
+{%- for message in messages %}
+{{- '<|turn>' + ('model' if message.role == 'assistant' else message.role) + '\\n' }}
+{{- message.content.split('<channel|>')[-1] | trim + '<turn|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|turn>model\\n' }}
+{%- if not enable_thinking | default(false) %}{{- '<|channel>thought\\n<channel|>' }}{% endif %}
+{%- endif %}""",
+        "gemma4",
     ),
 }
 

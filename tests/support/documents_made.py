@@ -57,6 +57,7 @@ def epub(
     nav: str = "",
     extra: dict[str, str] | None = None,
     missing: tuple[str, ...] = (),
+    metadata: str = "",
 ) -> bytes:
     names = [*pages, *missing]
     items = "".join(
@@ -68,7 +69,7 @@ def epub(
         '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
         'xmlns:dc="http://purl.org/dc/elements/1.1/">'
         "<dc:title>The Lake</dc:title><dc:creator>A. "
-        "Writer</dc:creator><dc:language>en</dc:language></metadata><manifest>"
+        f"Writer</dc:creator><dc:language>en</dc:language>{metadata}</metadata><manifest>"
         f'{items}<item id="nav" href="nav.xhtml" properties="nav" '
         'media-type="application/xhtml+xml"/></manifest>'
         f"<spine>{spine}</spine></package>"

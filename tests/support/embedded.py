@@ -9,6 +9,7 @@ import torch
 
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.delta import native_delta
 from core.backend.cpu.native.layers import native_layers
 from core.backend.cpu.native.products import coarse_products, native_products
 from core.cache.full import FullKVCache
@@ -53,7 +54,13 @@ def compiled() -> dict[str, object]:
     flags = cpu_flags()
     native, products = native_attention(flags), native_products(flags)
     layers = native_layers(flags, native, products)
-    return {"native": native, "products": products, "coarse": coarse_products(flags), "layers": layers}
+    return {
+        "native": native,
+        "products": products,
+        "coarse": coarse_products(flags),
+        "layers": layers,
+        "delta": native_delta(flags),
+    }
 
 
 def low_precision(folder: Path, *, in_codes: bool) -> Engine:

@@ -7,12 +7,14 @@ Time is a vector clock: the host and each stream count their own steps, and know
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
 
 GIB = 1 << 30
@@ -111,6 +113,42 @@ class Driver:
         return 0
 
 
+class SteppedWorker:
+    """A thread beside the host's, with steps of its own: what it is given happens at once, and who does not
+    wait for it does not know of it.
+    """
+
+    def __init__(self, cuda: FakeCuda) -> None:
+        self._cuda, self.timeline = cuda, Timeline("worker")
+
+    def submit(self, work: Callable[..., object], *args: object) -> Future:
+        cuda, host, answered = self._cuda, self._cuda.host, SteppedFuture(self._cuda)
+        self.timeline.join(host.clock)
+        cuda.host = self.timeline
+        try:
+            answered.set_result(work(*args))
+        finally:
+            cuda.host = host
+        answered.clock = dict(self.timeline.clock)
+        return answered
+
+
+class SteppedFuture(Future):
+    """Waiting for it orders the host behind the thread."""
+
+    def __init__(self, cuda: FakeCuda) -> None:
+        super().__init__()
+        self._cuda, self.clock = cuda, Clock()
+
+    def result(self, timeout: float | None = None) -> object:
+        self._cuda.host.join(self.clock)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._cuda.host.join(self.clock)
+        return super().exception(timeout)
+
+
 class FakeCuda:
     """One card of 80 GiB, of which 50 are free; `backend` makes the product's own class on it, whose tensors
     lie where there is memory.
@@ -149,7 +187,7 @@ class FakeCuda:
 
     def backend(self, dtype: torch.dtype = torch.float32, *, on: str = "cpu", **more: object) -> CudaBackend:
         """The product's backend."""
-        made = CudaBackend(dtype, **more)
+        made = CudaBackend(dtype, cpu=CpuBackend, **more)
         made.device = torch.device(on)
         return made
 

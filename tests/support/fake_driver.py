@@ -236,7 +236,7 @@ def _rows(address: int, kind: torch.dtype, size: Sequence[int], strides: Sequenc
 
 def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
     q, k, v, last, out, lse, left, q_row, q_head, *strides = numbers[:15]
-    offset, rows, group, kv_heads, block_tokens, each, chunks = numbers[15:]
+    offset, rows, group, kv_heads, block_tokens, each, chunks, window = numbers[15:]
     assert grid[0] * constants["TILE_M"] >= rows and grid[2] == kv_heads
     n, heads, dim = rows // group, kv_heads * group, constants["HEAD_DIM"]
     queries = memory(q, kinds["q"], (n, heads, dim), (q_row, q_head, 1)).float()
@@ -265,6 +265,8 @@ def _attend_split(grid: Grid, constants: Constants, kinds: Kinds, numbers: Seque
         mine, theirs = (part[block, :, inside].repeat_interleave(group, 1) for part in (keys, values))
         scores = torch.einsum("nhd,mhd->nhm", queries, mine) * dim**-0.5
         scores = scores.masked_fill(token >= seen.view(-1, 1, 1), -torch.inf)
+        if constants["WINDOWED"]:
+            scores = scores.masked_fill(token < seen.view(-1, 1, 1) - window, -torch.inf)
         sums[split] = scores.logsumexp(-1)
         outs[split] = torch.einsum("nhm,mhd->nhd", scores.softmax(-1).nan_to_num(0.0), theirs)
 

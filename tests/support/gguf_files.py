@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gguf.quants import quantize
 
-from core.model.families import FAMILIES
+from core.model.families import FAMILIES, text_config, usual_name
 from core.model.gguf.config import ROPE_FACTORS, gguf_name
 
 # all printable letters, as GPT-2 spells bytes, and a few words
@@ -32,26 +32,37 @@ def write_gguf(
     tensors_of_part: int = 0,
     control: Sequence[str] = ("<|im_start|>", "<|im_end|>"),
     template: str = CHATML,
+    unsaid: Sequence[int] = (),
 ) -> Path:
     """The transformers model `oracle` as a GGUF: matrices of the kind that the last part of their name
     says, norms and biases as F32. A kind that the package cannot quantise gets random blocks. With
     `tensors_of_part` it is in parts, and the first one's path is given. `control`: its control tokens; the
-    first begins a text, the last ends one.
+    first begins a text, the last ends one. `unsaid`: tokens that are suppressed.
     """
     config = oracle.config
     family = FAMILIES[config.model_type]
     writer = gguf.GGUFWriter(path, family.gguf, split_max_tensors=tensors_of_part)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    ahead = any(name.startswith("mtp.") for name in oracle.state_dict())
+    writer.add_block_count(config.num_hidden_layers + ahead)
+    if ahead:
+        writer.add_nextn_predict_layers(1)
+    writer.add_feed_forward_length(text_config(config.to_dict())["intermediate_size"])
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if family.two_sizes:
+        factors = _two_sizes(writer, config)
+    else:
+        kv_heads = config.num_key_value_heads
+        if config.model_type == "lfm2":
+            kv_heads = [0 if one == "conv" else kv_heads for one in config.layer_types]
+            writer.add_shortconv_l_cache(config.conv_L_cache)
+        writer.add_head_count_kv(kv_heads)
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(text_config(config.to_dict())["rms_norm_eps"])
     rope = config.rope_parameters
-    if config.model_type == "gemma3_text":
+    if config.model_type in ("gemma3_text", "gemma4_text"):
         writer.add_sliding_window(config.sliding_window)
         rope = rope["full_attention"]
         if rope["rope_type"] == "linear":
@@ -62,6 +73,8 @@ def write_gguf(
     writer.add_rope_freq_base(rope["rope_theta"])
     _yarn(writer, rope)
     _tokenizer(writer, config.vocab_size, control, template)
+    if unsaid:
+        writer.add_array("tokenizer.ggml.suppress_tokens", unsaid)
     for key, value in (metadata or {}).items():
         add = {
             int: writer.add_uint32,
@@ -73,11 +86,14 @@ def write_gguf(
     if factors is not None:
         writer.add_tensor(ROPE_FACTORS, np.array(factors, dtype=np.float32))
     for number, (name, value) in enumerate(oracle.state_dict().items()):
+        name = usual_name(name)
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         value = value.detach().float()
         if family.gated:
             value = tiled_heads(name, value, config)
+        if "conv.conv" in name:
+            value = value.squeeze(1)
         if family.shifted and "norm" in name and "linear_attn" not in name:
             value = value + 1
         if family.paired:
@@ -85,9 +101,9 @@ def write_gguf(
         kind = kinds if isinstance(kinds, str) else kinds.get(name.split(".")[-2], kinds[""])
         _add(
             writer,
-            gguf_name(name, config.model_type),
+            gguf_name(name, config.model_type, ahead=config.num_hidden_layers),
             value.numpy(),
-            kind if value.ndim == 2 and "conv1d" not in name else "F32",
+            kind if value.ndim == 2 and "conv1d" not in name and "conv.conv" not in name else "F32",
             number,
         )
     writer.write_header_to_file()
@@ -97,9 +113,33 @@ def write_gguf(
     return next(iter(sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))), path)
 
 
+def _two_sizes(writer: gguf.GGUFWriter, config: Any) -> list[float]:
+    """What llama.cpp's converter writes of heads of two sizes; returns divisors of frequencies."""
+    wide, narrow = (config.per_layer_config[one] for one in ("full_attention", "sliding_attention"))
+    sliding = [one == "sliding_attention" for one in config.layer_types]
+    kv_heads = [narrow.num_key_value_heads if one else wide.num_key_value_heads for one in sliding]
+    writer.add_head_count_kv(kv_heads)
+    writer.add_sliding_window_pattern(sliding)
+    writer.add_key_length(wide.head_dim)
+    writer.add_value_length(wide.head_dim)
+    writer.add_key_length_swa(narrow.head_dim)
+    writer.add_value_length_swa(narrow.head_dim)
+    writer.add_rope_dimension_count(wide.head_dim)
+    writer.add_rope_dimension_count_swa(narrow.head_dim)
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    share = config.rope_parameters["full_attention"]["partial_rotary_factor"]
+    turned = int(wide.head_dim * share / 2)
+    return [1.0] * turned + [1e30] * (wide.head_dim // 2 - turned)
+
+
 def _delta(writer: gguf.GGUFWriter, config: Any) -> None:
     """What llama.cpp's converter writes of layers with a gated delta rule."""
     writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
+    sections = config.rope_parameters.get("mrope_section", (11, 11, 10))  # llama.cpp asks for them
+    writer.add_rope_dimension_sections([*sections, 0])
     writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
     writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
     writer.add_ssm_state_size(config.linear_key_head_dim)

@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from core.backend.cpu.backend import CpuBackend
-from core.model.families import FAMILIES, is_shifted
+from core.model.families import FAMILIES, is_shifted, usual_name
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
 from tests.support.gguf_files import tiled_heads
-from tests.support.tiny import oracle, whole_cache
+from tests.support.tiny import oracle, scale_layers, whole_cache
 
 # as Q4_K_M has it: some matrices in other kinds than their neighbours
 MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}
@@ -32,6 +32,12 @@ def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
     given = oracle(family, **more).config.to_dict() | WIDE | {"head_dim": 64, "vocab_size": vocab}
     if "linear_value_head_dim" in given:
         given |= {"linear_value_head_dim": 64, "linear_key_head_dim": 32}
+    if "per_layer_config" in given:
+        given["per_layer_config"] = {
+            layer: {**own, "head_dim": 128} for layer, own in given["per_layer_config"].items()
+        }
+    if family == "lfm2":  # whose MLP has two thirds of that, unless it says otherwise
+        given["block_auto_adjust_ff_dim"] = False
     if "query_pre_attn_scalar" in given:  # which a file does not say
         given["query_pre_attn_scalar"] = given["head_dim"]
     config = AutoConfig.for_model(**given)
@@ -40,6 +46,7 @@ def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.normal_(1.0 if "norm" in name else 0.0, 0.2 if value.ndim < 2 else 0.08)
+        scale_layers(model)
     return model
 
 
@@ -48,7 +55,9 @@ def as_stored(model: torch.nn.Module, file: Path) -> torch.nn.Module:
     weights = GgufWeights(read_header(file))
     tied = model.config.tie_word_embeddings
     found = {
-        name: weights.tensor(name).float() for name in model.state_dict() if not (tied and "lm_head" in name)
+        name: weights.tensor(usual_name(name)).float()
+        for name in model.state_dict()
+        if not (tied and "lm_head" in name)
     }
     family = model.config.model_type
     found = {name: value - 1 if is_shifted(name, family) else value for name, value in found.items()}

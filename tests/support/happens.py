@@ -48,7 +48,7 @@ class Races(TorchDispatchMode):
 
     def __init__(self, cuda: FakeCuda) -> None:
         super().__init__()
-        self._cuda = cuda
+        self._cuda, self._main = cuda, cuda.host
         self._host: set[int] = set()
         self._seen: dict[int, list[Access]] = {}
         self.found: list[str] = []
@@ -83,7 +83,8 @@ class Races(TorchDispatchMode):
         if not reads and not writes:
             return
         on_host = [one.untyped_storage()._cdata in self._host for one in (*reads, *writes)]
-        by_host = any(on_host) and self._cuda.current is self._cuda.compute
+        beside = self._cuda.host is not self._main  # a thread that computes on the host alone
+        by_host = (any(on_host) or beside) and self._cuda.current is self._cuda.compute
         who = self._cuda.host if by_host else self._cuda.current
         step = who.step() if by_host else who.launch()
         for tensors, write in ((reads, False), (writes, True)):
@@ -99,8 +100,9 @@ class Races(TorchDispatchMode):
             weakref.finalize(storage, self._gone, key, storage.nbytes()).atexit = False
 
     def _gone(self, key: int, nbytes: int) -> None:
-        who = self._cuda.host if key in self._host else self._cuda.compute
-        step = who.step() if who is self._cuda.host else who.launch()
+        by_host = key in self._host or self._cuda.host is not self._main
+        who = self._cuda.host if by_host else self._cuda.compute
+        step = who.step() if by_host else who.launch()
         self._access(key, Access(who, step, True, ((0, nbytes),), "given back"))
         self._host.discard(key)
         del self._seen[key]

@@ -1,5 +1,5 @@
-"""A carrier between host memory and device whose copies happen as late as its marks allow: what waits for too
-little reads old rows.
+"""A carrier between host memory and device whose copies happen as late as its marks allow, and a CPU that
+answers as late: what waits for too little reads old rows.
 """
 
 from __future__ import annotations
@@ -52,8 +52,35 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+class LateHostAttention:
+    """Attends when its part is taken, to what lies there then. With the next question the part is poison."""
+
+    def __init__(self, backend: CpuBackend) -> None:
+        self._attend_part = backend.attend_part
+        self._asked: tuple[torch.Tensor, ...] | None = None
+        self._part: tuple[torch.Tensor, ...] = ()
+        self.questions = 0
+
+    def ask(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int) -> None:
+        for part in self._part:
+            part.fill_(torch.nan)
+        self._asked, self._length = (q.clone(), k, v), length
+        self.questions += 1
+
+    def part(self) -> tuple[torch.Tensor, ...]:
+        found = self._attend_part(*self._asked, length=self._length, causal=False)
+        self._part = tuple(part.clone() for part in found)
+        return self._part
+
+    def finish(self) -> None:
+        pass
+
+
 class LateBackend(CpuBackend):
-    """The CPU backend with such a carrier."""
+    """The CPU backend with such a carrier and such a neighbour."""
 
     def copies(self) -> LateCopies:
         return LateCopies()
+
+    def host_attention(self) -> LateHostAttention:
+        return LateHostAttention(self)

@@ -11,7 +11,7 @@ import torch
 from core.decoding import verify as rule
 from core.decoding.decoder import Decoder, Ends
 from core.decoding.drafters import ModelDrafter, VerifiedDrafter
-from core.decoding.randomness import Randomness, SeededRandomness
+from core.decoding.randomness import OwnNumbers, Randomness, SeededRandomness
 from core.decoding.verify import Draft, Verdict, verify
 from tests.support.toys import ToyCache
 
@@ -79,7 +79,7 @@ def bonus_dropped(
     return verdict
 
 
-class _Lenient:
+class _Lenient(OwnNumbers):
     """A randomness that accepts with at least `least`."""
 
     def __init__(self, inner: Randomness, least: float) -> None:

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from tests.support.accessibility import problems
+
 # 640 x 400 is a window of 1280 x 800 at 200 % zoom
 SIZES = ((1280, 800), (1920, 1080), (900, 800), (700, 900), (390, 844), (640, 400))
 IN_DARK = ((1280, 800), (390, 844))
@@ -16,6 +18,10 @@ ALWAYS = (".engine i", ".topbar-tools [data-toggle=settings]", "[data-quit]", "#
 # what listens for a new size has heard of it when a frame was drawn at it
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 FAULTS = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+
+
+SETTLED = """document.getAnimations().every((one) =>
+    one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)"""
 
 
 def as_it_is() -> None:
@@ -73,3 +79,20 @@ def look(
 def picture(page, name: str) -> None:
     if folder := os.environ.get("TRIFORCE_SHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def wrong_looks(page, name: str, at_size: Callable[[], Iterable[str]]) -> list[str]:
+    """What breaks the rules of accessibility in both colours and at every size, with the book's side in
+    sight, and what `at_size` finds there; a picture of each.
+    """
+    wrong = []
+    for scheme in in_both_schemes(page):
+        wrong += [f"{scheme}: {line}" for line in problems(page)]
+        picture(page, f"{name}-{scheme}")
+    for size in at_sizes(page, SIZES):
+        if page.evaluate("!document.querySelector('#right').checkVisibility()"):
+            page.click(".topbar-tools [data-toggle=panel]")
+        page.wait_for_function(SETTLED)  # what slides in is covered on its way
+        wrong += [f"{size}: {line}" for line in (*problems(page), *at_size())]
+        picture(page, f"{name}-{size[0]}")
+    return wrong

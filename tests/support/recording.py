@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from core.backend.base import Replay
 from core.backend.cpu.backend import CpuBackend
+from core.backend.shared.compiled import SHORT_PASS_ROWS
 
 REFUSED = (
     "aten::_local_scalar_dense",
@@ -89,3 +90,18 @@ class RecordingBackend(CpuBackend):
             return out
 
         return replay
+
+
+class OneAttention(RecordingBackend):
+    """Attends to every row by one operation, which is told by data how far: so passes may be recorded over
+    keys of any number, as on a card by the compiled kernel.
+    """
+
+    def attend(self, q, k, v, *, length, causal, sums=None):
+        if q.shape[0] > SHORT_PASS_ROWS or k.shape[0] > 1:
+            return super().attend(q, k, v, length=length, causal=causal)
+        first = length - (q.shape[0] if causal else 1)
+        return self.attend_slots(q, k[0], v[0], slots=first + torch.arange(q.shape[0]) * causal)
+
+    def long_unrecorded(self, heads, kv_heads, head_dim, *, rows=None):
+        return ""

@@ -6,15 +6,18 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from app.desk.answer_job import Snapshot
+from app.desk.answer_snapshot import Snapshot
 from app.desk.search import FoundText, Results
 from app.desk.shelf import StoredReading
 from app.desk.values import (
     AnswerPlace,
     Aside,
+    BookAnswer,
     BookSearch,
     ContextOverflow,
     DiskShortage,
+    EarlierMention,
+    FolderBooks,
     FolderMove,
     ImportedFile,
     NamesPanel,
@@ -26,22 +29,33 @@ from app.desk.values import (
 from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection, FolderChoice
 from app.models.progress import Transfer
-from app.render.export import as_html
+from app.render.export import ConversationFile, as_html
 from app.render.markdown import Citation
+from app.render.summary_book import PrintedPlace
 from app.render.templating import render
+from app.store.folder_scan import FoundFile
 from app.store.history import Conversation
 from app.store.library import BookEntry
 from app.store.notebook import Bookmark
 from app.store.preferences import Preferences
 from app.store.relocation import Relocation
+from app.store.series import Series
 from app.store.turns import StoredTurn
 from app.web import models, regions
 from app.web.chapters import told_html, tree_html
 from app.web.citations import CitedAnswer, CitedPlace
-from app.web.composer import crowded_html, instructions_html, meter_html, queue_html
-from app.web.library import hits_html, library_html
+from app.web.composer import (
+    asks_too_html,
+    book_answers_html,
+    crowded_html,
+    instructions_html,
+    meter_html,
+    queue_html,
+)
+from app.web.library import folders_html, hits_html, library_html
 from app.web.names import aside_html, names_html
-from app.web.reader import found_html, marks_html, reader_html
+from app.web.reader import found_html, marks_html, reader_html, way_back_html
+from app.web.series import series_html
 from app.web.settings import settings_html
 from app.web.stats_panel import panel_html, plan_html
 from app.web.streaming_text import LiveText
@@ -76,8 +90,11 @@ CHAPTERS = replace(BOOK, sections=(Section(BAD, 0, 30), Section(BAD, 30, 60)))
 ENTRY = BookEntry("a" * 64, BAD, BAD, BAD, 1, 1, 0.0)
 
 
+FILE = FoundFile(BAD, BAD, BAD, 9, 0.0)
 NAMED = Occurrence("person", BAD, (BAD, "x"), ((0, 9), (30, 39)))
 NAMES = NamesPanel(open=True, end=50, found=(NAMED,), chosen=BAD)
+EARLIER = EarlierMention("c" * 64, BAD, BAD + "x", 2, BAD, (0, 9), BAD, (0, 3), BAD, 1)
+KNOWN_NAMES = replace(NAMES, known_before=frozenset((BAD,)), earlier=(EARLIER,))
 ASIDE = Aside(1, "meaning", BAD, (0, 9), 50, (AsideSentence(BAD),))
 PORTRAIT = {"name": BAD, "end": 40, "model": BAD, "sentences": [[BAD, 0, 9]]}
 CARD = {"tokens": 9, "share_of_context": 2.0, "parts": [BAD, BAD], "notes": [BAD]}
@@ -168,18 +185,39 @@ def every_region() -> list[str]:
             talk="",
             samples=(BAD,),
         ),
-        hits_html(Results(BAD, (ENTRY,), ((ENTRY, HEARD),), 1)),
+        hits_html(Results(BAD, (ENTRY,), (FILE,), ((ENTRY, HEARD),), 1)),
         regions.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         regions.ways_html(CHAPTERS, reading_mode="auto", spoiler_limit=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
+        asks_too_html((ENTRY,), (ENTRY.id,), "b"),
+        book_answers_html(
+            [
+                BookAnswer(BAD, BAD, BAD, BAD, state, BAD, ((1, 2, BAD),))
+                for state in ("waiting", "writing", "finished", "failed")
+            ]
+        ),
+        book_answers_html([BookAnswer(BAD, BAD, BAD, BAD, "finished")]),
         crowded_html(ContextOverflow(Request(BAD), 1, 2, ROOM, True)),
         queue_html(
             AnswerPlace(BAD, BAD, BAD), "streaming", queued=Request(BAD), crowded=None, titles={BAD: BAD}
         ),
         regions.choices_html(CHAPTERS, (0, 1), "page", fixed=False),
         *_settings(),
-        as_html(BOOK, BAD, [StoredTurn(1, "user", BAD, "finished", {}), ANSWER], [(BAD, BAD, BAD)]),
+        render("footnote.html", number=1, target=BAD, first=True),
+        render("epub_title.html", title=BAD, made=BAD),
+        render("epub_told.html", title=BAD, text=BAD, said=BAD),
+        render("epub_places.html", title=BAD, chapters=[(BOOK.sections[0], [PrintedPlace(1, *[BAD] * 5)])]),
+        as_html(
+            ConversationFile(
+                BOOK,
+                BAD,
+                [StoredTurn(1, "user", BAD, "finished", {}), ANSWER],
+                [(BAD, BAD, BAD)],
+                {ANSWER.number: (Citation(3, 9, 1, 2, BAD),)},
+                BAD,
+            )
+        ),
         regions.notice_html(Notice(BAD, BAD, (BAD,), (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
         regions.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
         "".join(
@@ -213,8 +251,13 @@ def every_region() -> list[str]:
         tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(1,), told=(1,)),
         tree_html(BOOK, {}, ShownPassage(), words=[3], selected_chapters=(), told=(1,)),
         told_html(BOOK, ShownPassage(), {1: BAD}, {1: {"person": [BAD], "place": [BAD]}}),
+        folders_html(FolderBooks((FILE,) * 8, 1, ((BAD, BAD),), True), (BAD,), fixed=False),
         marks_html(BOOK, (MARK,)),
+        way_back_html(BOOK, 0),
         names_html(BOOK, NAMES, limited=False, explains=True),
+        names_html(BOOK, KNOWN_NAMES, limited=False),
+        series_html((ENTRY,), ENTRY.id, Series("k", BAD, (ENTRY, ENTRY))),
+        series_html((ENTRY,), "b", None),
         names_html(BOOK, NAMES, limited=False, aside=replace(ASIDE, kind="person"), portraits=(PORTRAIT,)),
         aside_html(BOOK, ASIDE),
         aside_html(BOOK, replace(ASIDE, state="failed", error=BAD, sentences=())),

@@ -12,6 +12,8 @@ from core.cache.layered import with_side
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
+from core.planning.plan import MTP
+from tests.support.ahead import ahead_weights, layer_ahead
 from tests.support.tiny import engine, oracle, ours, whole_cache
 
 
@@ -22,10 +24,18 @@ def reopened(
     dtype: torch.dtype = torch.float32,
     key: str = "tiny",
     offloaded: bool = False,
+    ahead: bool = False,
 ) -> Engine:
-    """An engine as a new process makes it, with rows of `dtype`."""
+    """An engine as a new process makes it, with rows of `dtype`; `ahead`: a layer of the model's own
+    drafts.
+    """
     computed = torch.float32 if dtype == torch.int8 else dtype
-    model = ours(oracle(family, max_position_embeddings=2048), positions=2048, dtype=computed)
+    reference = oracle(family, max_position_embeddings=2048)
+    model = ours(reference, positions=2048, dtype=computed)
+    drafts = {}
+    if ahead:
+        layer = layer_ahead(model, reference, ahead_weights(reference, like=1.0))
+        drafts = {"draft": layer, "drafter": MTP, "straight": True}
 
     def here(capacity: int) -> TargetKVCache:
         return whole_cache(model, capacity + 32, dtype=dtype, room=8)
@@ -49,6 +59,7 @@ def reopened(
         prefill_segment_tokens=256,
         prefill_chunk_tokens=128,
         new_cache=away if offloaded else here,
+        **drafts,
     )
     made._snapshots = SnapshotStore(SnapshotFolder(root), key, model.config.kv_shape, dtype, quota_bytes=GB)
     return made

@@ -14,8 +14,8 @@ from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.engine import Engine
 from core.model.cuda_graphs import GraphedForward
+from core.model.joined_matrices import PartialHead
 from core.model.llama import LlamaModel
-from core.model.loader import PartialHead
 from tests.support.engine_runs import PROMPT
 from tests.support.tiny import PLAN, VOCAB, oracle, ours
 

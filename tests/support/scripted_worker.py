@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core import worker  # noqa: E402
 from core.conversation.reading import ReadingStyle  # noqa: E402
-from core.errors import DeviceLost, UserError  # noqa: E402
+from core.errors import DeviceLost, RankLost, UserError  # noqa: E402
 from core.events import Loading  # noqa: E402
 
 
@@ -53,6 +53,8 @@ def open_session(settings, *, hear):
             raise RuntimeError(tokenizer.decode(ids))
         if question == "crash":
             raise ZeroDivisionError("oops")
+        if question == "rank":
+            raise RankLost("rank 0 of 2 waited in vain for another")
         if question == "fault":
             engine.lost = True
             raise RuntimeError("CUDA error: an illegal memory access was encountered")

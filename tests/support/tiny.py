@@ -13,11 +13,13 @@ import torch
 from core.assembly.composition import Composer
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
+from core.backend.ranks import SINGLE, Ranks
 from core.cache.base import TargetKVCache
 from core.cache.full import FullKVCache
 from core.cache.layered import with_side
 from core.engine import Engine
 from core.model.config import from_source
+from core.model.families import text_config, usual_name
 from core.model.llama import LlamaModel
 from core.model.loader import build_model
 from core.selftest.random_model import SMALL_PLAN
@@ -25,8 +27,9 @@ from core.selftest.random_model import SMALL_PLAN
 VOCAB = 97
 ALIKE = ("llama", "mistral", "qwen2", "qwen3")  # all of their layers
 ONE_STORE = (*ALIKE, "ministral3", "smollm3")  # holds the rows of all layers
-OTHERS = ("gemma3_text", "ministral3", "qwen3_5_text", "smollm3")  # whose layers are not those of Llama
-FAMILIES = (*ONE_STORE, "gemma3_text", "qwen3_5_text")
+# whose layers are not those of Llama
+OTHERS = ("gemma3_text", "gemma4_text", "lfm2", "ministral3", "qwen3_5_text", "smollm3")
+FAMILIES = (*ONE_STORE, "gemma3_text", "gemma4_text", "lfm2", "qwen3_5_text")
 
 
 # what sets a tiny model of a family apart: as published, but for the original context
@@ -46,6 +49,11 @@ OWN = {
         }
     },
     "smollm3": {"num_hidden_layers": 4},
+    "lfm2": {
+        "num_hidden_layers": 4,
+        "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+        "block_multiple_of": 16,
+    },
     "qwen3_5_text": {
         "num_hidden_layers": 4,
         "linear_num_key_heads": 2,
@@ -58,6 +66,24 @@ OWN = {
             "rope_theta": 10000.0,
             "partial_rotary_factor": 0.25,
             "mrope_section": [1, 1, 0],
+        },
+    },
+    "gemma4_text": {
+        "num_hidden_layers": 6,
+        "sliding_window": 24,
+        "max_position_embeddings": 64,
+        "global_head_dim": 16,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 0,
+        "final_logit_softcapping": 3.0,
+        "rope_parameters": {
+            "full_attention": {
+                "rope_type": "proportional",
+                "partial_rotary_factor": 0.25,
+                "rope_theta": 1000000.0,
+            },
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         },
     },
     "gemma3_text": {
@@ -76,7 +102,7 @@ class Named:
     """Weights by name out of a transformers model, as the loader reads them from a file."""
 
     def __init__(self, oracle: torch.nn.Module) -> None:
-        self._tensors = {name: value.detach() for name, value in oracle.state_dict().items()}
+        self._tensors = {usual_name(name): value.detach() for name, value in oracle.state_dict().items()}
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -119,7 +145,16 @@ def oracle(
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.normal_(1.0 if "norm" in name else 0.0, 0.2 if value.ndim < 2 else 0.25)
+        scale_layers(model)
     return model
+
+
+def scale_layers(model: torch.nn.Module) -> None:
+    """Scalars of layers, which a random model has at 1, away from it."""
+    for number, (_name, value) in enumerate(
+        pair for pair in model.named_buffers() if pair[0].endswith("layer_scalar")
+    ):
+        value.fill_((0.6, 1.3, 0.8)[number % 3])
 
 
 def ours(
@@ -129,13 +164,16 @@ def ours(
     eos: int | None = None,
     dtype: torch.dtype = torch.float32,
     backend: Backend | None = None,
+    ranks: Ranks = SINGLE,
+    source: dict[str, Any] | None = None,
 ) -> LlamaModel:
-    """The same model in the runtime, on the CPU unless another backend is given."""
+    """The same model in the runtime, on the CPU unless another backend is given; `source`: configured so."""
     return build_model(
-        from_source(model.config.to_dict(), name="tiny", eos=eos),
+        from_source(source or text_config(model.config.to_dict()), name="tiny", eos=eos),
         Named(model),
         backend or CpuBackend(dtype),
         positions=positions,
+        ranks=ranks,
     )
 
 

@@ -63,16 +63,16 @@ def inventing(ids, params):
     """Tells a sentence of the text and plants a name that no text knows, then a promise of its own."""
     prompt = CharTokenizer().decode(ids)
     said = re.findall(r"(?:patient )?(\w+ \w+ all of the \w+) from the (old \w+)", prompt)
-    first, place = said[0]
+    first, place = said[-1]
     person = first.split()[0]
     return encoded(
-        f"{first} from the {place}. Captain Gatsby sailed with {person} to Boston. "
+        f"{first} from the {place} before dark. Captain Gatsby sailed with {person} to Boston. "
         "The patient winter was a merry wedding of distant merchants in silk. And so he"
     )
 
 
 def telling(sentences):
-    """A model that tells `sentences(part)` of every part it reads."""
+    """A model that tells `sentences(prompt, params)` of whatever it is asked."""
 
     def reply(ids, params):
         return encoded(sentences(CharTokenizer().decode(ids), params))
@@ -81,8 +81,8 @@ def telling(sentences):
 
 
 def true_of(part: str, params=None) -> str:
-    """Two sentences that the part bears out, in other words."""
+    """The last sentence of what is asked, told anew, and one that has not ended."""
     person, verb, thing, place = re.findall(r"patient (\w+) (\w+) all of the (\w+) from the old (\w+)", part)[
         -1
     ]
-    return f"The {thing} of the old {place}: {person} {verb} all of them before dark. And so he"
+    return f"The patient {person} {verb} all the {thing} from that old {place} before dark. And so he"

@@ -45,6 +45,9 @@ class ToyCache:
         if self.observer is not None:
             self.observer()
 
+    def attend_on_host(self, share: float) -> None:
+        pass
+
     def missing(self, length: int) -> Iterator[range]:
         return iter(())
 

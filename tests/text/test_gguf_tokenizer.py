@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import UserError
-from core.text.gguf_tokenizer import SPLITS, write_tokenizer
+from core.text.gguf_tokenizer import SPLITS, _merges, write_tokenizer
 from core.text.tokenizer import Tokenizer
 from tests.tiers import first
 
@@ -59,7 +59,8 @@ def taken(name: str) -> dict:
     return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
-BY_LLAMA_CPP = [name for name in SPLITS if name != "qwen35"]  # of which there are ids
+# of which there are ids; lfm2 is llama-bpe by another name
+BY_LLAMA_CPP = [name for name in SPLITS if name not in ("qwen35", "lfm2")]
 LLAMA_CPP, LLAMA_CPP_SPM = taken("llama_cpp_ids.json"), taken("llama_cpp_spm_ids.json")
 
 
@@ -117,6 +118,34 @@ def test_ids_of_qwen_3_5_are_those_of_transformers(embedded_model_dir: Path, tmp
     marked = "e\u0301t\u00e9 \u0915\u093f\u0924\u093e\u092c x\u0323\u0307y 12345"
     for text in (*LLAMA_CPP["texts"], marked):
         assert found.encode(text) == theirs.encode(text, add_special_tokens=False), text
+
+
+def test_ids_of_gemma_4_are_those_of_transformers(tmp_path: Path, book_text: str):
+    """Over one vocabulary with merges: runs of spaces and newlines, and letters that become bytes."""
+    from transformers.models.gemma.tokenization_gemma import GemmaTokenizer
+
+    tokens, scores, kinds = (LLAMA_CPP_SPM[one] for one in ("tokens", "scores", "kinds"))
+    vocab = {token: number for number, token in enumerate(tokens)}
+    merges = _merges(tokens, scores, vocab, kinds)
+    metadata = {
+        "tokenizer.ggml.model": "gemma4",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in merges],
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+    }
+    write_tokenizer(metadata, tmp_path)
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>", "mask_token": "<unk>"}
+    theirs, found = GemmaTokenizer(vocab=vocab, merges=merges, **special), Tokenizer.load(tmp_path)
+    plain = (
+        text for text in LLAMA_CPP_SPM["texts"] if "<" not in text
+    )  # which here are never control tokens
+    for text in (*TEXTS, *plain, book_text):
+        assert found.encode(text) == theirs.encode(text, add_special_tokens=False), text
+        assert found.decode(found.encode(text)) == text or "\u2581" in text
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,27 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 
 import psutil
 import torch
 import torch.nn.functional as F
 
 from core.backend.base import (
+    DeltaParts,
+    DeltaRows,
     DeviceMemory,
     FusedLayers,
     LayerParts,
     Linear,
-    Mark,
     Replay,
     RowSource,
     ScoreRequest,
 )
+from core.backend.cpu.at_once import AttentionAtOnce, PlainCopies
 from core.backend.cpu.flash import flash_works, matmul_attention
 from core.backend.cpu.native.attention import NativeAttention
+from core.backend.cpu.native.delta import NativeDelta
 from core.backend.cpu.native.layers import AttentionSizes, NativeLayers
 from core.backend.cpu.native.products import NativeProducts
 from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear, QuantizedRows
@@ -40,6 +44,7 @@ from core.backend.shared.linear import RowwiseLinear
 from core.backend.shared.merge import merge, merge_all, merge_into
 from core.backend.shared.pieces import PIECE_TOKENS
 from core.backend.shared.quantized import QuantizedMatrix
+from core.errors import DeviceFull
 from core.text.words import translated as _
 
 _HIDDEN = -1e30
@@ -63,7 +68,9 @@ class CpuBackend:
 
     `layers`: few rows through all layers in one call of these two; without it layer by layer.
 
-    `refused`: names of the first three (core.backend.shared.compiled) that were looked for and do not serve
+    `delta`: the compiled kernel for layers with a gated delta rule; without it torch's form.
+
+    `refused`: their names (core.backend.shared.compiled), where they were looked for and do not serve
     here.
     """
 
@@ -80,12 +87,13 @@ class CpuBackend:
         products: NativeProducts | None = None,
         coarse: NativeProducts | None = None,
         layers: NativeLayers | None = None,
+        delta: NativeDelta | None = None,
         refused: Collection[str] = (),
     ) -> None:
         self.device = torch.device("cpu")
         self.dtype, self.storage = dtype, storage or dtype
         self._flash_works = flash_works(dtype)
-        self._native, self._native_layers = native, layers
+        self._native, self._native_layers, self._native_delta = native, layers, delta
         self._coded_products, self._coarse_products = products, coarse
         self._decoder = Dequantizer(dtype, self.device, products)
         self.refused = frozenset(refused)
@@ -155,6 +163,12 @@ class CpuBackend:
             return None
         return self._native_layers.prepared(layers, norm, AttentionSizes(heads, kv_heads, head_dim), eps)
 
+    def delta_rows(self, parts: DeltaParts) -> DeltaRows | None:
+        """See Backend."""
+        if self._native_delta is None or not self._native_delta.takes(parts):
+            return None
+        return partial(self._native_delta.through, parts)
+
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. The kernel was tried when it was loaded."""
 
@@ -213,9 +227,8 @@ class CpuBackend:
         """See attend_part; the log-sum-exp over all blocks may be left out where there are few queries."""
         n, heads, _ = q.shape
         if length == 0:
-            return torch.zeros_like(q, dtype=torch.float32), q.new_full(
-                (n, heads), -torch.inf, dtype=torch.float32
-            )
+            lse = q.new_full((n, heads), -torch.inf, dtype=torch.float32)
+            return torch.zeros_like(q, dtype=torch.float32), lse
         if self._native is not None and n <= SHORT_PASS_ROWS and self._native.takes(q, k):
             return self._native.attend(q, k, v, length=length, causal=causal, sums=sums)
         if 1 < n <= SHORT_PASS_ROWS:
@@ -230,11 +243,19 @@ class CpuBackend:
             return self._native.chunk_lse(q, k, length=length, chunk=chunk)
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
 
+    def attend_window(self, q: torch.Tensor, *kv: torch.Tensor, **sizes: int) -> torch.Tensor | None:
+        """See Backend. A call costs little here."""
+        return None
+
     def attend_slots(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, slots: torch.Tensor
     ) -> torch.Tensor:
         """See Backend."""
         return by_slots.attend_slots(by_slots.by_float, q, k, v, slots)
+
+    def long_unrecorded(self, *sizes: int, rows: torch.dtype | None = None) -> str:
+        """See Backend."""
+        return _("a CPU has no recordings")
 
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
         """See Backend. A CPU has no recordings."""
@@ -246,7 +267,7 @@ class CpuBackend:
 
     def out_of_memory(self, error: BaseException) -> bool:
         """See Backend. The device's memory is the host's, and MemoryError says it."""
-        return False
+        return isinstance(error, DeviceFull)
 
     def lost(self) -> bool:
         """See Backend. Then nobody would ask."""
@@ -285,6 +306,10 @@ class CpuBackend:
     def copies(self) -> PlainCopies:
         """See Backend."""
         return PlainCopies()
+
+    def host_attention(self) -> AttentionAtOnce:
+        """See Backend."""
+        return AttentionAtOnce(self.attend_part)
 
     def _attend_rows(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int, causal: bool, *, want_lse: bool
@@ -400,30 +425,3 @@ class CpuBackend:
         if self._flash_works:
             return torch._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
         return matmul_attention(q, k, v, causal, mask)
-
-
-class PlainCopies:
-    """Copies made at once: every mark has been reached. Bytes are counted as if there were a bus, so the CPU
-    can test who moves what.
-    """
-
-    def __init__(self) -> None:
-        self.bytes_to_device = 0
-
-    def to_device(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See HostCopies."""
-        self.bytes_to_device += source.nbytes
-        target.copy_(source)
-
-    def to_host(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        """See HostCopies."""
-        target.copy_(source)
-
-    def mark(self) -> Mark:
-        """All is done already."""
-
-    def wait(self, mark: Mark) -> None:
-        """Done already."""
-
-    def finish(self, mark: Mark) -> None:
-        """Done already."""

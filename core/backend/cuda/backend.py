@@ -11,6 +11,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from statistics import median
@@ -18,10 +19,21 @@ from statistics import median
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import DeviceMemory, FusedLayers, LayerParts, Linear, Replay, RowSource, ScoreRequest
+from core.backend.base import (
+    Backend,
+    DeltaParts,
+    DeltaRows,
+    DeviceMemory,
+    FusedLayers,
+    LayerParts,
+    Linear,
+    Replay,
+    RowSource,
+    ScoreRequest,
+)
 from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear, QuantizedRows
 from core.backend.cuda.pinned import PinnedPool
-from core.backend.cuda.streams import WARM_UPS, CudaCopies, GraphRecorder
+from core.backend.cuda.streams import WARM_UPS, CudaCopies, CudaHostAttention, GraphRecorder
 from core.backend.cuda.triton import product_trial, trial
 from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention
 from core.backend.cuda.triton.driver import CudaDriver, DriverError
@@ -32,7 +44,7 @@ from core.backend.shared.compiled import CODED_KV, PRODUCTS
 from core.backend.shared.kv_rows import CODES
 from core.backend.shared.linear import FloatLinear
 from core.backend.shared.quantized import QuantizedMatrix
-from core.errors import UserError
+from core.errors import DeviceFull, UserError
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -58,7 +70,8 @@ class CudaBackend:
     move the device's memory into its own than refuse (Windows), nothing else ever says that it is full.
     `page_lock_bytes` bounds what is page-locked; None: the system says when it is enough. `trials` keeps, for
     the device of this name, which kernels broke the program when they were tried. Without `own_kernels` none
-    of ours is loaded. Raises UserError when there is no such GPU or this torch was built without CUDA.
+    of ours is loaded. `cpu` makes the backend that attends to what lies in host memory, when first asked.
+    Raises UserError when there is no such GPU or this torch was built without CUDA.
     """
 
     def __init__(
@@ -71,6 +84,7 @@ class CudaBackend:
         page_lock_bytes: int | None = None,
         trials: Callable[[str], trial.TrialRecord] | None = None,
         own_kernels: bool = True,
+        cpu: Callable[[], Backend] | None = None,
     ) -> None:
         # GPUs are numbered as the driver's management library numbers them
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -93,6 +107,8 @@ class CudaBackend:
         self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
         self._product: by_slots.ScaledProduct | None = None
         self._recorder: GraphRecorder | None = None
+        self._make_cpu, self._cpu = cpu, None  # made by the first question
+        self._on_host: CudaHostAttention | None = None
         self._recording_failed = False
         torch.cuda.set_device(self.device)
         own = weakref.WeakMethod(self._clear_refusal)  # the pool outlives this by what is still in use
@@ -224,6 +240,13 @@ class CudaBackend:
             return blockwise.attend_decoded(self.attend_part, q, k, v, **keys)
         return blockwise.attend_blocks(self._library(q.shape[-1]), q, k, v, **keys)
 
+    def attend_window(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, window: int
+    ) -> torch.Tensor | None:
+        """See Backend. By the compiled kernel, which has windows over numbers."""
+        compiled = self._short(q, k, v) if k.dtype == self.dtype else None
+        return compiled and compiled.attend_window(q, k, v, length=length, window=window)
+
     def chunk_lse(self, q: torch.Tensor, k: torch.Tensor, *, length: int, chunk: int) -> torch.Tensor:
         """See Backend. For what the compiled kernel did not leave."""
         return blockwise.chunk_lse(q, k, length=length, chunk=chunk)
@@ -240,6 +263,10 @@ class CudaBackend:
 
     def in_one(self, layers: Sequence[LayerParts], norm: torch.Tensor, **sizes: float) -> FusedLayers | None:
         """See Backend. A card's passes are recorded instead."""
+        return None
+
+    def delta_rows(self, parts: DeltaParts) -> DeltaRows | None:
+        """See Backend. There is no compiled kernel of a card."""
         return None
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
@@ -300,6 +327,13 @@ class CudaBackend:
             times.append((time.perf_counter() - started) / _CALLS)
         return median(times[WARM_UPS:])
 
+    def long_unrecorded(self, *sizes: int, rows: torch.dtype | None = None) -> str:
+        """See Backend. Only our kernel finds in device memory how far it is to read."""
+        self.prepare(*sizes, rows=rows)
+        if self._compiled[sizes[-1], rows or self.dtype] is not None:
+            return ""
+        return _("attention by the library's kernel is told lengths by the processor")
+
     def capture(self, run: Callable[[], torch.Tensor]) -> Replay | None:
         """See Backend. A CUDA graph. After one failure none is tried any more: what failed would fail again,
         and answers must go on.
@@ -313,7 +347,10 @@ class CudaBackend:
         except RuntimeError as error:
             self._recording_failed, self._recorder = True, None
             reason = str(error.__context__ or error).splitlines() or [type(error).__name__]
-            log.warning("CUDA graphs are not used (%s); every operation is launched by itself", reason[0])
+            said = _("CUDA graphs are not used ({reason}); every operation is launched by itself.")
+            said = said.format(reason=reason[0])
+            log.warning("%s", said)
+            self.notes = (*self.notes, said)
             return None
 
     # ---- memory --------------------------------------------------------------------------------------------
@@ -366,7 +403,7 @@ class CudaBackend:
         """See Backend. torch says it in five ways: by its allocator, by that when it cannot tell more, by the
         driver's own error, and by the libraries that could not make their handles or workspaces.
         """
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, torch.OutOfMemoryError | DeviceFull):
             return True
         if isinstance(error, DriverError):
             return str(error) == "out of memory"
@@ -395,3 +432,19 @@ class CudaBackend:
     def copies(self) -> CudaCopies:
         """See Backend."""
         return CudaCopies(self.device)
+
+    def host_attention(self) -> CudaHostAttention:
+        """See Backend. One for all caches: no pass begins before the last one ended."""
+        if self._on_host is None:
+            worker = ThreadPoolExecutor(1, thread_name_prefix="attention on the CPU")
+            self._on_host = CudaHostAttention(self.device, self._attend_on_host, self.host_memory, worker)
+        return self._on_host
+
+    def _attend_on_host(
+        self, q: torch.Tensor, *keys: torch.Tensor, **how: object
+    ) -> tuple[torch.Tensor, ...]:
+        """The CPU's attend_part."""
+        if self._cpu is None:
+            assert self._make_cpu is not None, "nobody attends to what lies in host memory"
+            self._cpu = self._make_cpu()
+        return self._cpu.attend_part(q, *keys, **how)

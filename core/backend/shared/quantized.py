@@ -64,6 +64,20 @@ class QuantizedMatrix:
         """Some of the rows, or all in another order: `rows` is int64 [n] or a slice. Returns n rows."""
         return replace(self, **{name: part[rows] for name, part in self._tensors().items()})
 
+    @property
+    def block_columns(self) -> int:
+        """How many columns cannot be parted: they are packed together or share a factor."""
+        return max(CHUNK, self.group, 0 if self.scale_steps is None else SPAN)
+
+    def between(self, first: int, end: int) -> QuantizedMatrix:
+        """Columns [first, end), both multiples of `block_columns`."""
+        assert first % self.block_columns == end % self.block_columns == 0, (first, end, self.block_columns)
+        found = {
+            name: part[:, first * part.shape[1] // self.columns : end * part.shape[1] // self.columns]
+            for name, part in self._tensors().items()
+        }
+        return replace(self, **{name: part.contiguous() for name, part in found.items()})
+
     def with_room_for(self, rows: int) -> QuantizedMatrix:
         """Of the same format and so many rows, to be `put`."""
         found = {name: part.new_empty(rows, *part.shape[1:]) for name, part in self._tensors().items()}

@@ -15,6 +15,7 @@ from core.documents.files.archive import SafeArchive
 from core.documents.files.clean import one_line
 from core.documents.files.decode import decode_markup
 from core.documents.formats.html import HtmlFile, parse, walk
+from core.documents.formats.series import epub_series
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.errors import DocumentError
 from core.events import Progress
@@ -74,6 +75,7 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
         )
     marks = _marks(reader.contents(), pages, len(blocks))
     blocks, labels = _printed_pages(blocks, pages)
+    series, volume = epub_series(reader.package)
     return Manuscript(
         "epub",
         blocks,
@@ -83,6 +85,8 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
         page_labels=labels,
         pages=len(labels),
         warnings=tuple(reader.notes),
+        series=series,
+        volume=volume,
     )
 
 
@@ -191,6 +195,12 @@ class _Reader(ebooklib_epub.EpubReader):
             return b""
 
     # ---- what the manuscript needs ----
+
+    @property
+    def package(self) -> etree._Element | None:
+        """The package document; None where it is damaged or missing."""
+        package = getattr(self, "container", None)  # EbookLib's, once it could be read
+        return package.getroot() if package is not None else None
 
     def path(self, href: str) -> str:
         """An href of the package as a normalised archive name."""

@@ -8,6 +8,7 @@ from lxml import etree
 
 from core.documents.files.decode import decode_markup
 from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
+from core.documents.formats.series import series_name, volume_number
 from core.documents.structure.blocks import ContentsEntry, Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
@@ -34,7 +35,16 @@ def read_fb2(data: bytes, name: str) -> Manuscript:
     if not found.blocks:
         raise DocumentError(_("{name} is a FictionBook (FB2) without text.").format(name=name))
     info = next((element for element in root.iter() if local(element) == "title-info"), None)
-    return Manuscript("fb2", found.blocks, title=_title(info), author=_author(info), marks=found.marks)
+    series, volume = _series(info)
+    return Manuscript(
+        "fb2",
+        found.blocks,
+        title=_title(info),
+        author=_author(info),
+        marks=found.marks,
+        series=series,
+        volume=volume,
+    )
 
 
 def _walked(root: etree._Element) -> Collector:
@@ -75,6 +85,13 @@ def _title(info: etree._Element | None) -> str:
     return next(
         (text_of(child) for child in (info if info is not None else ()) if local(child) == "book-title"), ""
     )
+
+
+def _series(info: etree._Element | None) -> tuple[str, float | None]:
+    for child in info if info is not None else ():
+        if local(child) == "sequence" and (name := series_name(child.get("name", ""))):
+            return name, volume_number(child.get("number", ""))
+    return "", None
 
 
 def _author(info: etree._Element | None) -> str:

@@ -55,6 +55,8 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
         sha256=sha256,
         reader_version=READER_VERSION,
         pictures=manuscript.pictures,
+        series=manuscript.series,
+        volume=manuscript.volume,
     )
 
 

@@ -42,5 +42,8 @@ class Manuscript:
     warnings: tuple[str, ...] = ()
     # pages left out because they are pictures, which OCR may be able to read
     pictures: int = 0
+    # as the file names it; None: it gives the volume no number
+    series: str = ""
+    volume: float | None = None
     # all of a saved web page, of which this is the article
     whole: Manuscript | None = None

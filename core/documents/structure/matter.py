@@ -64,6 +64,12 @@ _NOTICE_LINE = re.compile(
     r"by|posting date)\b",
     re.I,
 )
+# the first line of an edition of the 1990s, which has no "Title:"
+_GUTENBERG_NAMED = re.compile(
+    r"\W*(?:the )?project gutenberg(?:.s)?(?: (?:e-?book|e-?text|edition))?(?: of)? "
+    r"(.+?),? by ([^,\[\]*]+?)\W*",
+    re.I,
+)
 _LEAST_BOOK_CHARS = 3000  # between two notices
 
 
@@ -150,5 +156,19 @@ def gutenberg_fields(blocks: Sequence[Block]) -> dict[str, str]:
                 more = following[0].strip() if goes_on else ""
                 fields[found.group(1).lower()] = f"{found.group(2).strip()} {more}".strip()
         if _GUTENBERG_START.search(block.text):
-            return fields
-    return {}
+            break
+    else:
+        fields = {}
+    return fields or _named_at_once(blocks)
+
+
+def _named_at_once(blocks: Sequence[Block]) -> dict[str, str]:
+    """What the first line names. "by Dickens" there is "by Charles Dickens" a few lines further down."""
+    lines = [line.strip() for block in blocks[:40] for line in block.text.split("\n")]
+    found = next(filter(None, map(_GUTENBERG_NAMED.fullmatch, lines[:6])), None)
+    if found is None:
+        return {}
+    title, name = (part.strip() for part in found.groups())
+    whole = re.compile(rf"{re.escape(title)},? by (.*\b{re.escape(name)})", re.I)
+    author = next((full.group(1) for full in map(whole.fullmatch, lines) if full), name)
+    return {"title": title, "author": author}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import FAMILIES, FULL, LINEAR, SLIDING, family_of_gguf, why_no_experts
+from core.model.families import CONVOLUTION, FAMILIES, FULL, LINEAR, SLIDING, family_of_gguf, why_no_experts
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
@@ -50,7 +50,26 @@ _GATED = {
     "linear_attn.out_proj": "ssm_out",
     "post_attention_layernorm": "post_attention_norm",
 }
-WHOLE = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}  # names without ".weight"
+# where some layers have a short convolution; the last norm has another name
+_CONVOLVED = {
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.conv": "shortconv.conv",
+    "conv.out_proj": "shortconv.out_proj",
+}
+_LAST_NORM = {"lfm2": "token_embd_norm"}
+# names without ".weight" in one of both
+WHOLE = {
+    "linear_attn.A_log": "ssm_a",
+    "linear_attn.dt_bias": "ssm_dt.bias",
+    "layer_scalar": "layer_output_scale.weight",
+}
+# of a layer that predicts one token further, beside what attention and MLP have
+_AHEAD = {
+    "mtp.fc": "nextn.eh_proj",
+    "mtp.norm": "nextn.shared_head_norm",
+    "mtp.pre_fc_norm_embedding": "nextn.enorm",
+    "mtp.pre_fc_norm_hidden": "nextn.hnorm",
+}
 _OTHERS = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
 # numbers of general.file_type: llama.cpp's include/llama.h, enum llama_ftype
 _FORMATS = {
@@ -84,6 +103,7 @@ _ENDS = (
     "<|endoftext|>",
     "<|end_of_text|>",
     "<end_of_turn>",
+    "<turn|>",
     "<eos>",
 )
 
@@ -91,17 +111,27 @@ _ENDS = (
 def parts_of_layer(family: str) -> dict[str, str]:
     """What a layer of the family has, or may have: the GGUF's names by those of checkpoints."""
     found = OF_LAYER | _SANDWICHED if FAMILIES[family].sandwiched else OF_LAYER
-    return found | _GATED if FAMILIES[family].gated else found
+    return found | (_GATED if FAMILIES[family].gated else _CONVOLVED if family == "lfm2" else {})
 
 
-def gguf_name(name: str, family: str = "llama") -> str:
-    """The tensor that holds the weight which checkpoints of the family call `name`."""
+def gguf_name(name: str, family: str = "llama", *, ahead: int = -1) -> str:
+    """The tensor that holds the weight which checkpoints of the family call `name`. `ahead`: the block of the
+    layer that predicts one token further.
+    """
     stem, _dot, kind = name.rpartition(".")
+    if stem in _AHEAD:
+        return f"blk.{ahead}.{_AHEAD[stem]}.{kind}"
+    if name.startswith("mtp.layers.0."):
+        part = stem.removeprefix("mtp.layers.0.")
+        return f"blk.{ahead}.{parts_of_layer(family).get(part, part)}.{kind}"
+    if stem == "model.norm" and family in _LAST_NORM:
+        return f"{_LAST_NORM[family]}.{kind}"
     if stem in _OTHERS:
         return f"{_OTHERS[stem]}.{kind}"
-    _model, _layers, index, part = stem.split(".", 3)
-    if f"{part}.{kind}" in WHOLE:
-        return f"blk.{index}.{WHOLE[f'{part}.{kind}']}"
+    _model, _layers, index, own = name.split(".", 3)
+    if own in WHOLE:
+        return f"blk.{index}.{WHOLE[own]}"
+    part = own.removesuffix(f".{kind}")
     return f"blk.{index}.{parts_of_layer(family)[part]}.{kind}"
 
 
@@ -131,11 +161,33 @@ def bits_of(file: GgufFile) -> int:
     return next((bits for kind, bits in BITS.items() if format_of(file).startswith(kind)), 16)
 
 
-def bytes_in_codes(file: GgufFile) -> tuple[int, int]:
-    """(bytes that its matrices in codes take in memory, how many weights those are)."""
-    coded = [tensor for tensor in file.tensors.values() if is_coded(file, tensor.name)]
+def bytes_in_codes(file: GgufFile, *, ahead: bool = False) -> tuple[int, int]:
+    """(bytes that the model's matrices in codes take in memory, how many weights those are); `ahead`: those
+    of layers that predict more than the next token. Raises KeyError, TypeError or ValueError where it lacks
+    their number.
+    """
+    given = _Values(file.metadata, str(file.metadata.get("general.architecture", "")))
+    behind = tuple(f"blk.{layer}." for layer in range(_layers(given), given.number("block_count")))
+    coded = [
+        tensor
+        for name, tensor in file.tensors.items()
+        if is_coded(file, name) and name.startswith(behind) == ahead
+    ]
     sizes = [math.prod(tensor.shape) for tensor in coded]
     return sum(held_bytes(one.kind, size) for one, size in zip(coded, sizes, strict=True)), sum(sizes)
+
+
+def head_bytes(file: GgufFile) -> int:
+    """Bytes that the output matrix takes in memory, where it is in codes; else 0."""
+    name = HEAD if HEAD in file.tensors else EMBEDDING
+    tensor = file.tensors[name]
+    return held_bytes(tensor.kind, math.prod(tensor.shape)) if is_coded(file, name) else 0
+
+
+def block_ahead(file: GgufFile) -> int:
+    """The block of the layer that predicts one token further; -1 without one."""
+    joins = f".{_AHEAD['mtp.fc']}.weight"
+    return next((int(name.split(".")[1]) for name in file.tensors if name.endswith(joins)), -1)
 
 
 def is_coded(file: GgufFile, name: str) -> bool:
@@ -150,7 +202,9 @@ def config_of(file: GgufFile, name: str) -> dict[str, Any]:
     """
     architecture = str(file.metadata.get("general.architecture", ""))
     family = family_of_gguf(architecture, name)
-    _require_tensors(file)
+    _require_tensors(file, EMBEDDING, gguf_name("model.norm.weight", family))
+    if FAMILIES[family].two_sizes:  # else every pair of a head would turn
+        _require_tensors(file, ROPE_FACTORS)
     try:
         config = _config(file, architecture, family, name)
     except (KeyError, TypeError, ValueError) as error:
@@ -162,7 +216,7 @@ def config_of(file: GgufFile, name: str) -> dict[str, Any]:
 
 
 def _require_tensors(file: GgufFile, *names: str) -> None:
-    for name in names or (EMBEDDING, "output_norm.weight"):
+    for name in names:
         if name not in file.tensors:
             said = _(
                 "{file} lacks “{tensor}”. If it is one of several parts, give all of them their names back, "
@@ -186,6 +240,11 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
     if given.get("expert_count"):
         raise UserError(why_no_experts(name))
     window = given.get("attention.sliding_window")
+    own = _OWN.get(family, lambda given: {})(given)
+    if FAMILIES[family].two_sizes:
+        own["attention_k_eq_v"] = f"blk.{own['layer_types'].index(FULL)}.attn_v.weight" not in file.tensors
+    if FAMILIES[family].gated:
+        own["mtp_num_hidden_layers"] = int(block_ahead(file) == own["num_hidden_layers"])
     return {
         "architectures": [FAMILIES[family].architecture],
         "model_type": family,
@@ -193,7 +252,8 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
         "hidden_size": hidden,
         "num_hidden_layers": given.number("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": given.number("attention.head_count_kv"),
+        "num_key_value_heads": own.get("num_key_value_heads")
+        or given.number("attention.head_count_kv", sparse=family == "lfm2"),
         "head_dim": head_dim,
         "intermediate_size": given.number("feed_forward_length"),
         "rms_norm_eps": given["attention.layer_norm_rms_epsilon"],
@@ -204,7 +264,7 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
         "sliding_window": window or None,
         "use_sliding_window": bool(window),
         "rope_parameters": _rope(given),
-        **_OWN.get(family, lambda given: {})(given),
+        **own,
         "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": _ends(file.metadata),
         "dtype": "bfloat16",
@@ -223,15 +283,15 @@ class _Values:
     def __getitem__(self, key: str) -> Any:
         return self._metadata[f"{self._architecture}.{key}"]
 
-    def number(self, key: str) -> int:
-        """A positive whole number; of a list, what all its members are. Raises KeyError, TypeError or
-        ValueError.
+    def number(self, key: str, *, sparse: bool = False) -> int:
+        """A positive whole number; of a list, what all its members are, or, `sparse`, all but those that are
+        0. Raises KeyError, TypeError or ValueError.
         """
         value = self[key]
         layers = self.get("block_count")
         if isinstance(value, list) and len(value) != layers:
             raise ValueError(f"{key} has {len(value)} members for {layers} layers")
-        of_layers = set(value) if isinstance(value, list) else {value}
+        of_layers = set(value) - ({0} if sparse else set()) if isinstance(value, list) else {value}
         if len(of_layers) != 1:
             raise ValueError(f"{key} differs from layer to layer")
         found = of_layers.pop()
@@ -282,11 +342,48 @@ def _gemma3(given: _Values) -> dict[str, Any]:
     }
 
 
+def _gemma4(given: _Values) -> dict[str, Any]:
+    """As Gemma 3, with heads of another number and size in a window; which frequencies turn is a tensor: see
+    core.model.gguf.weights.
+    """
+    found = _gemma3(given)
+    del found["query_pre_attn_scalar"]
+    head_dim = given.number("attention.key_length_swa")
+    for key in ("attention.value_length_swa", "rope.dimension_count_swa"):
+        if given.get(key) not in (None, head_dim):
+            raise ValueError(f"{key} is {given.get(key)} beside heads of {head_dim}")
+    key, layers = "attention.head_count_kv", given.number("block_count")
+    heads = given[key] if isinstance(given[key], list) else [given[key]] * layers
+    if len(heads) != layers:
+        raise ValueError(f"{key} has {len(heads)} members for {layers} layers")
+    of_kind = {
+        kind: {one for one, own in zip(heads, found["layer_types"], strict=True) if own == kind}
+        for kind in (FULL, SLIDING)
+    }
+    if any(len(numbers) != 1 or min(numbers) < 1 for numbers in of_kind.values()):
+        raise ValueError(f"{key} is {heads}")
+    return {
+        **found,
+        "head_dim": head_dim,
+        "global_head_dim": given.number("attention.key_length"),
+        "num_key_value_heads": of_kind[SLIDING].pop(),
+        "num_global_key_value_heads": of_kind[FULL].pop(),
+        "final_logit_softcapping": given.get("final_logit_softcapping"),
+        "num_kv_shared_layers": given.get("attention.shared_kv_layers") or 0,
+        "hidden_size_per_layer_input": given.get("embedding_length_per_layer_input") or 0,
+    }
+
+
+def _layers(given: _Values) -> int:
+    """The model's own."""
+    return given.number("block_count") - (given.get("nextn_predict_layers") or 0)
+
+
 def _qwen35(given: _Values) -> dict[str, Any]:
     """Which layers attend, what the others measure, and which share of a head is rotated. Layers that predict
-    more than the next token stand behind the model's own, and are not used.
+    more than the next token stand behind the model's own.
     """
-    layers = given.number("block_count") - (given.get("nextn_predict_layers") or 0)
+    layers = _layers(given)
     every, value_heads = given.number("full_attention_interval"), given.number("ssm.time_step_rank")
     values = given.number("ssm.inner_size")
     if values % value_heads:
@@ -304,7 +401,25 @@ def _qwen35(given: _Values) -> dict[str, Any]:
     }
 
 
-_OWN: dict[str, Callable[[_Values], dict[str, Any]]] = {"gemma3_text": _gemma3, "qwen3_5_text": _qwen35}
+def _lfm2(given: _Values) -> dict[str, Any]:
+    """Which layers attend: those with heads of keys and values. The others have a short convolution."""
+    heads = given["attention.head_count_kv"]
+    if not isinstance(heads, list):
+        raise ValueError(f"attention.head_count_kv is {heads!r}, no list")
+    return {
+        "layer_types": [FULL if one else CONVOLUTION for one in heads],
+        "conv_L_cache": given.number("shortconv.l_cache"),
+        "norm_eps": given["attention.layer_norm_rms_epsilon"],
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
+_OWN: dict[str, Callable[[_Values], dict[str, Any]]] = {
+    "gemma3_text": _gemma3,
+    "gemma4_text": _gemma4,
+    "lfm2": _lfm2,
+    "qwen3_5_text": _qwen35,
+}
 
 
 def _ends(metadata: dict[str, Any]) -> list[int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.errors import UserError
 from core.events import Progress
+from core.model.families import FULL
 from core.model.gguf.config import config_of, name_of
 from core.model.gguf.reader import GgufFile, read_header
 from core.model.gguf.shards import first_shard
@@ -53,8 +54,11 @@ def describe_file(folder: Path, file: Path, digest: str) -> None:
     config = config_of(header, name_of(header)) | {"content": digest}
     factors = GgufWeights(header).frequency_factors()
     if factors is not None:
-        config["rope_parameters"]["frequency_factors"] = factors
+        turned = config["rope_parameters"]
+        turned.get(FULL, turned)["frequency_factors"] = factors
     write_whole(folder / "config.json", json.dumps(config, indent=1))
+    if unsaid := header.metadata.get("tokenizer.ggml.suppress_tokens"):
+        write_whole(folder / "generation_config.json", json.dumps({"suppress_tokens": unsaid}))
     write_tokenizer(header.metadata, folder)
     inside = {"file": file.name} if file.parent == folder else {}
     write_whole(folder / POINTER, json.dumps({"sha256": digest, **inside}))

@@ -9,7 +9,7 @@ import torch
 from core.backend.shared.quantized import QuantizedMatrix
 from core.errors import UserError
 from core.model.families import FAMILIES, family_of_gguf
-from core.model.gguf.config import ROPE_FACTORS, gguf_name, is_coded
+from core.model.gguf.config import ROPE_FACTORS, block_ahead, gguf_name, is_coded
 from core.model.gguf.dequantize import floats, planes
 from core.model.gguf.reader import BITS, GgufFile
 from core.text.words import translated as _
@@ -28,10 +28,11 @@ class GgufWeights:
         self._file, self._in_codes = file, in_codes
         self._architecture = file.metadata["general.architecture"]
         self._family = family_of_gguf(self._architecture, file.path.name)
+        self._ahead = block_ahead(file)
 
     def __contains__(self, name: str) -> bool:
         # what a trained draft has beside its weights is in no GGUF
-        return "." in name and gguf_name(name, self._family) in self._file.tensors
+        return "." in name and self._name(name) in self._file.tensors
 
     def tensor(self, name: str) -> torch.Tensor:
         """The weight's numbers, of the shape that the file says. Raises UserError when the file lacks it."""
@@ -49,7 +50,7 @@ class GgufWeights:
         """Its sizes. Raises as `tensor`."""
         found = tuple(self._file.tensors[self._own(name)].shape)
         # of a convolution within each channel a checkpoint says that it sees one
-        return (found[0], 1, *found[1:]) if name.endswith("conv1d.weight") else found
+        return (found[0], 1, *found[1:]) if name.endswith(("conv1d.weight", "conv.conv.weight")) else found
 
     def place(self, name: str) -> tuple[Path, str]:
         """Its file, and its name there."""
@@ -57,7 +58,7 @@ class GgufWeights:
 
     def keeps_codes(self, stem: str) -> bool:
         """Whether `planes` is to be asked for `stem`.weight, rather than `tensor`."""
-        return self._in_codes and is_coded(self._file, gguf_name(f"{stem}.weight", self._family))
+        return self._in_codes and is_coded(self._file, self._name(f"{stem}.weight"))
 
     def planes(self, stem: str) -> QuantizedMatrix:
         """The codes of `stem`.weight. Raises UserError when the file lacks it."""
@@ -75,8 +76,11 @@ class GgufWeights:
             return None
         return floats(self._file.raw(ROPE_FACTORS), info.kind, info.shape).float().tolist()
 
+    def _name(self, name: str) -> str:
+        return gguf_name(name, self._family, ahead=self._ahead)
+
     def _own(self, name: str) -> str:
-        own = gguf_name(name, self._family)
+        own = self._name(name)
         if own not in self._file.tensors:
             said = _("{file} lacks “{tensor}”. Copy or download it again, or choose another file.")
             raise UserError(said.format(file=self._file.path, tensor=own))

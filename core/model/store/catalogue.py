@@ -20,13 +20,23 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
-from core.model.families import why_not
-from core.model.gguf.config import ROPE_FACTORS, bits_of, bytes_in_codes, config_of, format_of, name_of
+from core.model.families import why_no_experts, why_not
+from core.model.gguf.config import (
+    ROPE_FACTORS,
+    bits_of,
+    bytes_in_codes,
+    config_of,
+    format_of,
+    head_bytes,
+    name_of,
+)
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.reader import is_gguf, read_header
 from core.model.gguf.shards import is_later_part, parts_of
 from core.model.gguf.size_estimates import in_format
+from core.model.mixer_sizes import ConvolutionSizes, DeltaSizes, StateSizes
 from core.model.shapes import ModelShape
+from core.model.store.tensor_names import JOINS_AHEAD, tensor_names
 from core.paths import ROOT
 from core.text.words import translated as _
 
@@ -102,7 +112,10 @@ def _entries() -> tuple[CatalogueEntry, ...]:
 
 def not_yet() -> dict[str, str]:
     """Models that people ask for and that do not run here, each with the reason."""
-    return {name: why_not(family, name) for name, family in _data()["not_yet"].items()}
+    return {
+        name: why_no_experts(name) if family == "experts" else why_not(family, name)
+        for name, family in _data()["not_yet"].items()
+    }
 
 
 def has_file(entry: CatalogueEntry) -> bool:
@@ -165,8 +178,11 @@ def from_folder(folder: Path) -> CatalogueEntry:
     if (file := gguf_in(folder)) is not None:
         return from_gguf(file.path)
     shape = ModelShape.from_hf_config(config, name=folder.name)
+    # who saves a model anew may leave the layer out
+    if shape.ahead and JOINS_AHEAD not in tensor_names(folder):
+        shape = replace(shape, ahead=0)
     if known is not None and _sizes(shape) == _sizes(known.shape):
-        return replace(known, folder=folder)
+        return replace(known, folder=folder, shape=replace(known.shape, ahead=shape.ahead))
     pickled = not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin"))
     templated, chat_name = _has_chat_template(folder), re.search(r"llama-?2.*chat", folder.name.lower())
     return CatalogueEntry(
@@ -205,6 +221,7 @@ def from_gguf(file: Path) -> CatalogueEntry:
     name = name_of(header)
     shape = ModelShape.from_hf_config(config_of(header, name), name=name)
     coded_bytes, coded_weights = bytes_in_codes(header)
+    ahead_bytes, ahead_weights = bytes_in_codes(header, ahead=True)
     shape = replace(
         shape,
         longest_context=shape.native_context if ROPE_FACTORS in header.tensors else shape.longest_context,
@@ -212,6 +229,9 @@ def from_gguf(file: Path) -> CatalogueEntry:
         code_bits=bits_of(header),
         coded_weights=coded_weights,
         coded_bytes=coded_bytes,
+        ahead_weights=ahead_weights,
+        ahead_bytes=ahead_bytes,
+        head_bytes=head_bytes(header),
     )
     for known in (entry for entry in _entries() if entry.weights != "gguf"):
         if name.lower().startswith(_file_names(known)) and _same_but_for_the_form(shape, known.shape):
@@ -269,19 +289,21 @@ def _same_but_for_the_form(file: ModelShape, checkpoint: ModelShape) -> bool:
 
 def _sizes(shape: ModelShape) -> ModelShape:
     """A shape without what config.json does not tell."""
-    plain = replace(shape.decoded(), format="", code_bits=16)
+    plain = replace(shape.decoded(), format="", code_bits=16, ahead=0)
     return replace(plain, name="", native_context=0, longest_context=0)
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
     values = dict(values)
-    native = values.pop("native_context")
+    native, measures = values.pop("native_context"), dict(values.pop("shape"))
+    states = measures.pop("states", None)
     shape = ModelShape(
         name=name,
         family=values.pop("family"),
         native_context=native,
         longest_context=values.pop("longest_context", native),
-        **values.pop("shape"),
+        states=_states(states) if states else None,
+        **measures,
     )
     if kind := values.pop("format", None):
         shape = in_format(shape, name, kind)
@@ -296,16 +318,20 @@ def _entry(name: str, values: Mapping[str, Any]) -> CatalogueEntry:
     )
 
 
+def _states(sizes: Mapping[str, int]) -> StateSizes:
+    return ConvolutionSizes(**sizes) if "channels" in sizes else DeltaSizes(**sizes)
+
+
 def _file_entry(name: str, values: Mapping[str, Any], models: Mapping[str, CatalogueEntry]) -> CatalogueEntry:
     """The model `of` as one GGUF of the hub. It has no draft model: drafts come from n-gram lookup."""
     base = models[values["of"]]
-    own = {key: values[key] for key in ("tied", "vocab") if key in values}
+    own = {"ahead": 0} | {key: values[key] for key in ("tied", "vocab", "ahead") if key in values}
     return replace(
         base,
         name=name,
         repo=values["repo"],
         revision=values.get("revision", "main"),
-        shape=in_format(replace(base.shape, **own), name, values["format"]),
+        shape=in_format(replace(base.shape, **own), name, values["format"], ends=values.get("ends")),
         gated=False,
         draft=None,
         weights="gguf",

@@ -24,8 +24,11 @@ from core.model.gguf.size_estimates import GROUP
 from core.model.gguf.weights import rows_of_halves
 from core.model.gguf.writer import Metadata, Tensor, write
 from core.model.loader import Weights
+from core.model.mixer_sizes import DeltaSizes
 from core.model.store.manifest import fingerprint, finished, write_manifest
+from core.model.store.tensor_names import JOINS_AHEAD, tensor_names
 from core.model.value_heads import TiledWeights
+from core.model.weight_shapes import ahead_shapes
 from core.paths import subdir, write_whole
 from core.text.words import size
 from core.text.words import translated as _
@@ -40,13 +43,14 @@ def quantised(folder: Path, kind: str, report: Progress) -> Path:
 
     Raises UserError where the disk has no room, or a matrix cannot be held so.
     """
-    key = hashlib.sha256(f"{fingerprint(folder)} {kind} {_FORMAT}".encode()).hexdigest()
+    ahead = " and the layer ahead" if JOINS_AHEAD in tensor_names(folder) else ""
+    key = hashlib.sha256(f"{fingerprint(folder)} {kind} {_FORMAT}{ahead}".encode()).hexdigest()
     made = subdir("quantised") / f"{key[:32]}-{kind}" / folder.name
     if finished(made) is not None:
         return made
     config, weights = load_config(folder), Weights(folder)
-    if config.delta is not None:
-        weights = TiledWeights(weights, config.delta)
+    if isinstance(config.states, DeltaSizes):
+        weights = TiledWeights(weights, config.states)
     tensors = {name: _tensor(name, kind, config, weights) for name in _names(config, weights)}
     needed = sum(tensor.nbytes for tensor in tensors.values())
     made.mkdir(parents=True, exist_ok=True)
@@ -80,6 +84,8 @@ def _names(config: ModelConfig, weights: Weights | TiledWeights) -> list[str]:
         parts = [f"{part}.{kind}" for part in parts_of_layer(config.family) for kind in ("weight", "bias")]
         names = (f"model.layers.{layer}.{part}" for part in (*parts, *WHOLE))
         found += [name for name in names if name in weights]
+    if JOINS_AHEAD in weights:
+        found += ahead_shapes(config)
     return found
 
 
@@ -87,13 +93,14 @@ def _tensor(name: str, kind: str, config: ModelConfig, weights: Weights | TiledW
     shape = weights.shape(name)
     if len(shape) == 3:  # a convolution within each channel
         return Tensor(gguf_name(name, config.family), "F32", (shape[0], shape[2]))
+    own = gguf_name(name, config.family, ahead=config.layers)
     if len(shape) == 2 and shape[-1] % GROUP:
         said = _(
             "“{name}” has rows of {columns} numbers, which cannot be rounded in groups of {group}. Set "
             "weights: 16."
         )
         raise UserError(said.format(name=name, columns=shape[-1], group=GROUP))
-    return Tensor(gguf_name(name, config.family), kind if len(shape) == 2 else "F32", shape)
+    return Tensor(own, kind if len(shape) == 2 else "F32", shape)
 
 
 def _blocks(name: str, kind: str, config: ModelConfig, weights: Weights | TiledWeights) -> np.ndarray:

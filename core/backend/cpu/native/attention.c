@@ -23,6 +23,7 @@
    part of the functions' names. */
 
 #include "vectors.h"
+#include "functions.h"
 #include "threads.h"
 #include "attention.h"
 #include "scores.h"
@@ -33,23 +34,6 @@
 static void put_chunks(float *scores, int count, int chunk, float *to); /* chunks.h */
 
 INLINE float exponential_of(float x) { return exponential(filled(x))[0]; }
-
-/* ln x for positive normal x (Cephes logf). */
-INLINE vec logarithms(vec x) {
-    vec m = (vec)(((ivec)x & 0x7fffff) | 0x3f000000);
-    ivec small = m < filled(0.70710678f); /* -1 where it holds */
-    vec power = __builtin_convertvector(((ivec)x >> 23) - 126 + small, vec);
-    m = chosen(small, m + m, m) - 1.0f;
-    vec y = m * 7.0376836292e-2f - 1.1514610310e-1f;
-    y = y * m + 1.1676998740e-1f;
-    y = y * m - 1.2420140846e-1f;
-    y = y * m + 1.4249322787e-1f;
-    y = y * m - 1.6668057665e-1f;
-    y = y * m + 2.0000714765e-1f;
-    y = y * m - 2.4999993993e-1f;
-    y = y * m + 3.3333331174e-1f;
-    return m - 0.5f * m * m + y * m * m * m + power * -2.12194440e-4f + power * 0.693359375f;
-}
 
 INLINE float logarithm_of(float x) { return logarithms(filled(x))[0]; }
 
@@ -269,16 +253,31 @@ static void join(const struct attention *a, int head) {
     }
 }
 
-/* `function` for the rows at hand: the size of a head and the kind of its numbers as constants. */
-#define BY_ROWS(function, ...)                                                           \
-    do {                                                                                 \
-        if (a->head_dim == 64 && a->kind == BF16) function(__VA_ARGS__, 64, BF16);       \
-        else if (a->head_dim == 128 && a->kind == BF16) function(__VA_ARGS__, 128, BF16); \
-        else if (a->head_dim == 64 && a->kind == INT8) function(__VA_ARGS__, 64, INT8);  \
-        else if (a->head_dim == 128 && a->kind == INT8) function(__VA_ARGS__, 128, INT8); \
-        else if (a->head_dim == 64) function(__VA_ARGS__, 64, FP32);                     \
-        else function(__VA_ARGS__, 128, FP32);                                           \
-    } while (0)
+/* `function` for all sizes of heads and kinds of numbers, as constants, in functions of their own: all in one
+   would take a compiler many minutes. The table of them: `function` and an s, by place_of(head_dim) and
+   kind. */
+#define OF_KIND(function, dim, kind)                                                           \
+    static __attribute__((noinline)) void function##_##dim##_##kind(const struct attention *a, \
+                                                                    int head, int unit) {      \
+        function(a, head, unit, dim, kind);                                                    \
+    }
+#define OF_DIM(function, dim)   \
+    OF_KIND(function, dim, FP32) \
+    OF_KIND(function, dim, BF16) \
+    OF_KIND(function, dim, INT8)
+#define BY_KIND(function, dim) {function##_##dim##_FP32, function##_##dim##_BF16, function##_##dim##_INT8}
+#define BY_ROWS(function)                                                                         \
+    OF_DIM(function, 64)                                                                          \
+    OF_DIM(function, 128)                                                                         \
+    OF_DIM(function, 256)                                                                         \
+    OF_DIM(function, 512)                                                                         \
+    static void (*const function##s[][3])(const struct attention *, int, int) = {                 \
+        BY_KIND(function, 64), BY_KIND(function, 128), BY_KIND(function, 256), BY_KIND(function, 512)};
+
+/* A size of heads as a place in such a table. */
+static int place_of(int dim) { return __builtin_ctz(dim) - 6; }
+
+BY_ROWS(attend_unit)
 
 /* Takes units in a row, from *first on, and returns how many; fewer towards the end, 0 there. So a thread
    reads memory in order, and none waits long for another (guided self-scheduling, Polychronopoulos and Kuck
@@ -299,7 +298,7 @@ static void work(void *given) {
     for (int first, many; (many = take_units(a, &first));)
         for (int next = first; next < first + many; next++) {
             int head = next % a->kv_heads;
-            BY_ROWS(attend_unit, a, head, next / a->kv_heads);
+            attend_units[place_of(a->head_dim)][a->kind](a, head, next / a->kv_heads);
             if (__atomic_add_fetch(&a->done[head], 1, __ATOMIC_ACQ_REL) == units_per_head(a)) join(a, head);
         }
 }

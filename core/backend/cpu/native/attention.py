@@ -10,10 +10,10 @@ import torch
 
 from core.backend.base import ScoreRequest
 from core.backend.cpu.native.library import ThreadTeam, entry_points, library_path, load_checked
+from core.backend.shared.compiled import CPU_HEAD_DIMS
 from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.backend.shared.reference_attention import defined
 
-HEAD_DIMS = (64, 128)
 KINDS = {torch.float32: 0, torch.bfloat16: 1, CODES: 2}
 _TILE = 64  # keys; chunks are parts of it
 _MOST_KV_HEADS = 256
@@ -54,7 +54,7 @@ class NativeAttention:
     @staticmethod
     def takes(q: torch.Tensor, k: torch.Tensor) -> bool:
         """Whether q [n, heads, head_dim] over keys like k is for this kernel."""
-        return q.shape[-1] in HEAD_DIMS and NativeAttention.takes_rows(k)
+        return q.shape[-1] in CPU_HEAD_DIMS and NativeAttention.takes_rows(k)
 
     @staticmethod
     def takes_rows(k: torch.Tensor) -> bool:

@@ -1,7 +1,7 @@
-"""Builds attention.c, products.c and layers.c for every system, on any of them.
+"""Builds attention.c, products.c, layers.c and delta.c for every system, on any of them.
 
     pip install ziglang==0.15.1
-    python -m core.backend.cpu.native.build [--out FOLDER] [attention] [products] [layers]
+    python -m core.backend.cpu.native.build [--out FOLDER] [attention] [products] [layers] [delta]
 
 The compiler is a clang that knows all systems (https://pypi.org/project/ziglang); with the pinned version
 the libraries come out the same to the byte wherever they are built. Each carries the SHA-256 of its source,
@@ -20,7 +20,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-SOURCES = ("attention", "products", "layers")
+SOURCES = ("attention", "products", "layers", "delta")
 COMPILER = "0.15.1"
 # end of the file's name -> (target, {instruction set: (lanes of a register, the CPU it needs)})
 _X86 = {"avx512": (16, "x86_64_v4"), "avx2": (8, "x86_64_v3")}

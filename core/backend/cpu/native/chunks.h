@@ -55,9 +55,11 @@ INLINE void chunk_unit(const struct attention *a, int head, int unit, const int 
     }
 }
 
+BY_ROWS(chunk_unit)
+
 static void work_on_chunks(void *given) {
     struct attention *a = given;
     for (int first, many; (many = take_units(a, &first));)
         for (int next = first; next < first + many; next++)
-            BY_ROWS(chunk_unit, a, next % a->kv_heads, next / a->kv_heads);
+            chunk_units[place_of(a->head_dim)][a->kind](a, next % a->kv_heads, next / a->kv_heads);
 }

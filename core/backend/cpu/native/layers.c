@@ -8,6 +8,7 @@
    part of the functions' names. */
 
 #include "vectors.h"
+#include "functions.h"
 #include "threads.h"
 #include "products.h"
 #include "attention.h"
@@ -76,9 +77,8 @@ static void place(const struct pass *p, const struct layer *layer, int64_t index
 /* silu(gate) * up, of a row [2 * inner] to one of [inner]. */
 INLINE void gate(const float *gate_up, float *to, int64_t inner) {
     for (int64_t i = 0; i < inner; i += WIDTH) {
-        vec g = *(const vec_in *)(gate_up + i), small = exponential(-at_least(g, -g));
-        vec share = chosen(g > filled(0.0f), filled(1.0f), small) / (small + 1.0f);
-        *(vec_in *)(to + i) = g * share * *(const vec_in *)(gate_up + inner + i);
+        vec g = *(const vec_in *)(gate_up + i);
+        *(vec_in *)(to + i) = g * sigmoid(g) * *(const vec_in *)(gate_up + inner + i);
     }
 }
 

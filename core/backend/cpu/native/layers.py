@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 
 from core.backend.base import LayerParts, ScoreRequest
-from core.backend.cpu.native.attention import HEAD_DIMS, KINDS, AttentionCall, NativeAttention
+from core.backend.cpu.native.attention import KINDS, AttentionCall, NativeAttention
 from core.backend.cpu.native.library import library_path, load_checked
 from core.backend.cpu.native.products import NativeProducts, ProductCall, QuantizedCall, matrix_call
 from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear
-from core.backend.shared.compiled import SHORT_PASS_ROWS
+from core.backend.shared.compiled import CPU_HEAD_DIMS, SHORT_PASS_ROWS
 from core.backend.shared.kv_rows import as_rows
 from core.backend.shared.quantized import CHUNK, QuantizedMatrix
 
@@ -81,7 +81,7 @@ class NativeLayers:
         """
         matrices = [part for one in layers for part in (one.qkv, one.out, one.gate_up, one.down)]
         kernels = {part.products if isinstance(part, QuantizedLinear) else None for part in matrices}
-        even = norm.shape[0] % CHUNK == 0 and heads.head_dim in HEAD_DIMS
+        even = norm.shape[0] % CHUNK == 0 and heads.head_dim in CPU_HEAD_DIMS
         if None in kernels or len(kernels) > 1 or not even:
             return None
         return NativeModel(self, kernels.pop(), layers, norm, heads, eps)

@@ -19,11 +19,8 @@
 #define CHUNK 32       /* codes whose nibbles lie in 16 bytes: the first half in the low ones */
 #define UNIT 32        /* rows of weights that a thread takes at a time */
 #define FEW 6          /* rows of inputs whose sums lie in registers */
-#if WIDTH == 8
-#define PAIR 2         /* rows of weights that share a load of inputs: as many as registers hold sums of */
-#else
-#define PAIR 4
-#endif
+#define QUAD 4         /* rows of weights that share a load of inputs where there is one row of these, */
+#define PAIR (WIDTH == 8 ? 2 : QUAD) /* and else: as many as registers hold sums of */
 #define SPAN 256       /* weights under one pair of fp16 factors, where groups have steps of their own */
 
 typedef uint8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
@@ -128,7 +125,7 @@ INLINE void decode_row(const struct planes *m, int64_t row, int64_t in, const st
 }
 
 INLINE void put_sums(const vec *sums, float *out, int64_t out_row, const int rows, const int many) {
-    float found[FEW * PAIR];
+    float found[FEW * QUAD];
     sums_of(sums, found, rows * many);
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < many; i++) out[r * out_row + i] = found[r * many + i];
@@ -139,9 +136,9 @@ INLINE void multiply(const struct product *p, const struct planes *m, int64_t ro
                      const float *x, float *out, int64_t out_row, const int rows, const int many,
                      const int bits, const int group) {
     int64_t in = p->in;
-    vec sums[FEW * PAIR] = {};
-    const uint8_t *low[PAIR], *high[PAIR];
-    struct factors own[PAIR];
+    vec sums[FEW * QUAD] = {};
+    const uint8_t *low[QUAD], *high[QUAD];
+    struct factors own[QUAD];
     for (int i = 0; i < many; i++) {
         own[i] = f[i];
         low[i] = low_of(m, row + i, in, bits);
@@ -159,7 +156,7 @@ INLINE void multiply(const struct product *p, const struct planes *m, int64_t ro
         for (int at = 0; at < 16; at += WIDTH)
             for (int half = 0; half < 2; half++) {
                 const float *inputs = x + chunk * CHUNK + half * 16 + at;
-                vec w[PAIR];
+                vec w[QUAD];
                 for (int i = 0; i < many; i++)
                     w[i] = weights_at(low[i], high[i], own[i], chunk, half, at, bits, group);
                 for (int r = 0; r < rows; r++) {
@@ -188,6 +185,13 @@ INLINE void multiply_decoded(const float *w, int64_t in, const float *x, float *
     put_sums(sums, out, out_row, rows, many);
 }
 
+/* One row of inputs by QUAD rows of weights: as many sums as an addition takes steps. */
+INLINE void multiply_one(const struct product *p, const struct planes *m, int64_t row, float *out,
+                         int64_t out_row, const struct factors *f, const int bits, const int group) {
+    for (int i = 0; i < QUAD; i++) factors_of(m, row + i, p->in, f + i, group);
+    multiply(p, m, row, f, p->x, out, out_row, 1, QUAD, bits, group);
+}
+
 /* All rows of inputs by `many` rows of weights from `row` on. */
 INLINE void multiply_rows(const struct product *p, const struct planes *m, int64_t row, float *out,
                           int64_t out_row, const struct factors *f, float *w, const int many, const int bits,
@@ -212,16 +216,16 @@ INLINE void multiply_rows(const struct product *p, const struct planes *m, int64
 
 /* What a thread writes to beside the results. */
 struct space {
-    struct factors factors[PAIR];
-    float *weights; /* [PAIR][in] */
+    struct factors factors[QUAD];
+    float *weights; /* [QUAD][in] */
 };
 
-static int64_t scratch_floats(int64_t in) { return PAIR * (in + 2 * (in / 16)); }
+static int64_t scratch_floats(int64_t in) { return QUAD * (in + 2 * (in / 16)); }
 
 static struct space space_at(float *scratch, int64_t in) {
     struct space s = {.weights = scratch};
-    for (int i = 0; i < PAIR; i++) {
-        s.factors[i].scale = scratch + PAIR * in + 2 * i * (in / 16);
+    for (int i = 0; i < QUAD; i++) {
+        s.factors[i].scale = scratch + QUAD * in + 2 * i * (in / 16);
         s.factors[i].offset = s.factors[i].scale + in / 16;
     }
     return s;
@@ -235,6 +239,9 @@ static struct space space_of(struct product *p) {
 INLINE void unit_of(const struct product *p, const struct planes *m, int64_t first, int64_t end, float *out,
                     int64_t out_row, const struct space *s, const int bits, const int group) {
     int64_t row = first;
+    /* codes of 5 and 6 bits need the registers themselves */
+    for (; p->n == 1 && bits != 5 && bits != 6 && row + QUAD <= end; row += QUAD)
+        multiply_one(p, m, row, out + row, out_row, s->factors, bits, group);
     for (; row + PAIR <= end; row += PAIR)
         multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, PAIR, bits, group);
     for (; row < end; row++) multiply_rows(p, m, row, out + row, out_row, s->factors, s->weights, 1, bits,

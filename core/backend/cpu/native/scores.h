@@ -7,7 +7,7 @@
 #define FEW (WIDTH == 8 ? 3 : 4) /* queries of which four sums each lie in registers */
 #define ROW_LANES ((ROWS + WIDTH - 1) / WIDTH * WIDTH)
 #define ALIGNED __attribute__((aligned(LINE)))
-#define MOST_DIM 128
+#define MOST_DIM 512
 #define LINE 64 /* bytes of a cache line */
 #define WHOLE _Pragma("clang loop unroll(full)") /* code whose sums are to lie in registers */
 #define ROLLED _Pragma("clang loop unroll(disable)") /* code that fits the cache of decoded instructions */

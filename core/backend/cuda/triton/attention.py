@@ -14,11 +14,12 @@ import torch
 
 from core.backend.base import ScoreRequest
 from core.backend.cuda.triton.driver import CudaDriver, LoadedKernel, read_kernel
-from core.backend.cuda.triton.sizes import CHUNK, MOST_SPLITS, SUMS_ROWS, TILE_ROWS, TILE_TOKENS, compiled
+from core.backend.cuda.triton.sizes import CHUNK, MOST_SPLITS, TILES, compiled
 from core.backend.shared.kv_rows import CODES
 
 MOST_ROWS = 40  # a verification has up to 33: all passes of an answer are computed alike
-_LEAST_TILES = 4  # of a split: 128 keys
+_LEAST_TOKENS = 128  # of a split
+_ALL = 2**31 - 1  # a window that holds every token
 _WHOLE = 16  # numbers that addresses and strides are multiples of: rows are read 16 bytes at a time
 
 Part = tuple[torch.Tensor, torch.Tensor]  # out fp32 [n, heads, head_dim], lse fp32 [n, heads]
@@ -43,6 +44,7 @@ class DecodeAttention:
         stream: Callable[[], int],
     ) -> None:
         self._dtype, self._head_dim, self._stream = dtype, head_dim, stream
+        self._tiles = TILES[head_dim]
         self._rows = rows or dtype
 
         def load(function: str, *which: int, kind: torch.dtype = dtype, **how: bool) -> LoadedKernel:
@@ -52,7 +54,7 @@ class DecodeAttention:
         # the newest visible key of each row, for rows that see all alike and for own rows
         self._alike = torch.zeros(MOST_ROWS, dtype=torch.long, device=device)
         self._rising = torch.arange(MOST_ROWS, device=device)
-        self._attend = {tile: load("attend_split", tile, coded=coded) for tile in TILE_ROWS}
+        self._attend = {tile: load("attend_split", tile, coded=coded) for tile in self._tiles.rows}
         self._join = {kind: load("join_splits", kind=kind) for kind in (dtype, torch.float32)}
         self._attend_and_sum = load("attend_split", coded=coded, sums=True)
 
@@ -118,6 +120,14 @@ class DecodeAttention:
         """See Backend.attend_slots, for k, v [1, kv_heads, capacity, head_dim]."""
         return self._run(q, k, v, slots, 0, torch.empty_like(q, memory_format=torch.contiguous_format))[0]
 
+    def attend_window(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, window: int
+    ) -> torch.Tensor:
+        """See Backend.attend_window. Of rows that are numbers."""
+        last, offset = self._visible(q.shape[0], length, True)
+        out = torch.empty_like(q, memory_format=torch.contiguous_format)
+        return self._run(q, k, v, last, offset, out, window=window)[0]
+
     def _visible(self, n: int, length: int, causal: bool) -> tuple[torch.Tensor, int]:
         return (self._rising, length - n) if causal else (self._alike, length - 1)
 
@@ -131,20 +141,21 @@ class DecodeAttention:
         out: torch.Tensor,
         running: torch.Tensor | None = None,
         *,
+        window: int = _ALL,
         sums: ScoreRequest | None = None,
     ) -> Part:
-        """Query i over the keys [0, last[i] + offset], into `out`; with a `running` log-sum-exp joined to
-        what is in both.
+        """Query i over the keys [0, last[i] + offset], the last `window` of them, into `out`; with a
+        `running` log-sum-exp joined to what is in both.
         """
         (n, heads, head_dim), (blocks, kv_heads, block_tokens, _) = q.shape, k.shape
         rows, stream = n * heads // kv_heads, self._stream()
-        _, each, splits = _splits(blocks, block_tokens)
+        _, each, splits = _splits(blocks, block_tokens, self._tiles.tokens)
         parts = out.new_empty((splits, n, heads, head_dim), dtype=torch.float32)
         part_lse = out.new_empty((splits, n, heads), dtype=torch.float32)
         tile, attend = self._for_rows(rows)
         found, chunks = part_lse, 0 if sums is None else _chunks(sums.chunk, blocks, block_tokens)
         if chunks:
-            tile, attend = SUMS_ROWS, self._attend_and_sum
+            tile, attend = self._tiles.sums_rows, self._attend_and_sum
             found = q.new_full((heads, chunks), -torch.inf, dtype=torch.float32)
         strides = (*q.stride()[:2], *k.stride()[:3], *v.stride()[:3])
         attend(
@@ -153,7 +164,7 @@ class DecodeAttention:
             (
                 *(q, k, v, last, parts, part_lse, found),
                 *strides,
-                *(offset, rows, heads // kv_heads, kv_heads, block_tokens, each, chunks),
+                *(offset, rows, heads // kv_heads, kv_heads, block_tokens, each, chunks, window),
             ),
         )
         if chunks:
@@ -170,14 +181,15 @@ class DecodeAttention:
     def _for_rows(self, rows: int) -> tuple[int, LoadedKernel]:
         """The height of a tile for so many rows of a KV head, and its kernel."""
         # two low tiles read the keys twice, a high one computes for rows that are not there
-        tile = TILE_ROWS[0] if rows <= 2 * TILE_ROWS[0] else TILE_ROWS[1]
+        low, high = self._tiles.rows
+        tile = low if rows <= 2 * low else high
         return tile, self._attend[tile]
 
 
-def _splits(blocks: int, block_tokens: int) -> tuple[int, int, int]:
+def _splits(blocks: int, block_tokens: int, tile_tokens: int) -> tuple[int, int, int]:
     """Tiles of all blocks, tiles of a split, splits: as many as there may be, whatever the length."""
-    tiles = blocks * -(-block_tokens // TILE_TOKENS)
-    each = max(_LEAST_TILES, -(-tiles // MOST_SPLITS))
+    tiles = blocks * -(-block_tokens // tile_tokens)
+    each = max(_LEAST_TOKENS // tile_tokens, -(-tiles // MOST_SPLITS))
     return tiles, each, max(1, -(-tiles // each))
 
 

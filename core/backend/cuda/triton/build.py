@@ -34,23 +34,21 @@ from core.backend.cuda.triton.sizes import (
     DECODED_CHUNKS,
     DECODED_ROWS,
     DTYPES,
-    HEAD_DIMS,
+    JOINED_COLUMNS,
     MOST_SPLITS,
     SHIFTED_BITS,
-    SUMS_ROWS,
     TILE_CHUNKS,
     TILE_INPUTS,
     TILE_JOINED,
     TILE_OUTPUTS,
-    TILE_ROWS,
-    TILE_TOKENS,
+    TILES,
     compiled,
     compiled_product,
 )
 
 COMPILER = "3.9.0"
 _CAPABILITY, _PTX_VERSION = 80, 80
-# tiles on their way while one is computed, and that one: of keys, and of codes
+# tiles on their way while one is computed, and that one, where nothing else is said, and of codes
 _STAGES, _CODE_STAGES = 3, 2
 # what is not named here is a 32-bit number
 _WIDE = ("k_block", "k_head", "v_block", "v_head")
@@ -87,29 +85,34 @@ class Variant:
 
 def variants() -> Iterator[Variant]:
     """Every kernel that is built."""
-    for head_dim in HEAD_DIMS:
-        sizes = {"TILE_N": TILE_TOKENS, "HEAD_DIM": head_dim}
+    for head_dim in TILES:
         for dtype, coded in product(DTYPES, (False, True)):
-            number = f"*{DTYPES[dtype]}"
-            row = "*i8" if coded else number
-            constants = {**sizes, "CHUNK": CHUNK, "CODED": int(coded)}
-            # with codes, and with sums, one tile more on its way would not leave registers enough
-            stages = 2 if coded else _STAGES
-            fp32 = dict.fromkeys(("out", "lse", "sums"), "*fp32")
-            attend = {"q": number, "k": row, "v": row, "last": "*i64", **fp32}
-            for rows in TILE_ROWS:
-                name = compiled("attend_split", dtype, head_dim, rows, coded=coded)
-                tile = {"TILE_M": rows, **constants, "SUMS": 0}
-                yield Variant(name, "attend_split", attend, tile, rows // 16, stages)
-            name = compiled("attend_split", dtype, head_dim, coded=coded, sums=True)
-            tile = {"TILE_M": SUMS_ROWS, **constants, "SUMS": 1}
-            yield Variant(name, "attend_split", attend, tile, SUMS_ROWS // 16, 1 if coded else 2)
+            yield from _attentions(dtype, head_dim, coded)
         for dtype, kind in {**DTYPES, torch.float32: "fp32"}.items():
             join = {"parts": "*fp32", "part_lse": "*fp32", "out": f"*{kind}", "lse": "*fp32"}
-            constants = {"HEAD_DIM": head_dim, "MOST_SPLITS": MOST_SPLITS}
+            constants = {"HEAD_DIM": head_dim, "COLUMNS": min(head_dim, JOINED_COLUMNS)}
+            constants["MOST_SPLITS"] = MOST_SPLITS
             yield Variant(compiled("join_splits", dtype, head_dim), "join_splits", join, constants, 4)
     for dtype, kind in DTYPES.items():
         yield from _products(dtype, f"*{kind}")
+
+
+def _attentions(dtype: torch.dtype, head_dim: int, coded: bool) -> Iterator[Variant]:
+    """Those for keys and values of one kind. Windows are numbers alone, and nobody asks for sums of them."""
+    tiles, number = TILES[head_dim], f"*{DTYPES[dtype]}"
+    row = "*i8" if coded else number
+    fp32 = dict.fromkeys(("out", "lse", "sums"), "*fp32")
+    attend = {"q": number, "k": row, "v": row, "last": "*i64", **fp32}
+    sizes = {"TILE_N": tiles.tokens, "HEAD_DIM": head_dim, "PART": tiles.part}
+    sizes |= {"CHUNK": CHUNK, "CODED": int(coded)}
+    stages = tiles.stages[coded]
+    for place, rows in enumerate(dict.fromkeys(tiles.rows)):
+        name = compiled("attend_split", dtype, head_dim, rows, coded=coded)
+        tile = {"TILE_M": rows, **sizes, "SUMS": 0, "WINDOWED": int(not coded)}
+        yield Variant(name, "attend_split", attend, tile, tiles.warps_of(rows), stages[place])
+    name, rows = compiled("attend_split", dtype, head_dim, coded=coded, sums=True), tiles.sums_rows
+    tile = {"TILE_M": rows, **sizes, "SUMS": 1, "WINDOWED": 0}
+    yield Variant(name, "attend_split", attend, tile, tiles.warps_of(rows), tiles.stages[2][coded])
 
 
 def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:

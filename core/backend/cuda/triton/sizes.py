@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,9 +11,8 @@ from core.backend.shared.compiled import HEAD_DIMS as HEAD_DIMS
 
 ARCHIVE = Path(__file__).resolve().parent / "kernels.zip"
 DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-TILE_ROWS = (16, 64)  # rows of a program, of which each of its warps has 16
-SUMS_ROWS = 64  # of one that leaves sums of chunks, too
-TILE_TOKENS = 32
+_WARP_ROWS = 16  # of a product that a warp makes
+JOINED_COLUMNS = 128  # numbers of a row that `join_splits` takes at a time, at most
 CHUNK = 8  # keys of which attention leaves one sum: a plan's chunk, or a part of it
 MOST_SPLITS = 128  # that `join_splits` takes: with 8 KV heads some for each multiprocessor of any card
 BITS = (4, 5, 6, 8)  # of the codes of weights
@@ -22,6 +22,36 @@ TILE_INPUTS = (16, 32)  # and inputs
 TILE_CHUNKS = 4  # of 32 codes that it decodes at a time
 TILE_JOINED = 512  # numbers of a program of `join_products`
 DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTiles:
+    """Tiles of attention with heads of one size. `rows` of a program, low and high, and `sums_rows` of one
+    that leaves sums of chunks; `tokens` of keys; `part`: numbers of a row that one product sums; `warps`:
+    None where each holds whole rows. `stages`: tiles on their way while one is computed, and that one: of
+    keys in a low program and a high one, of codes likewise, and with sums of both.
+    """
+
+    rows: tuple[int, int]
+    sums_rows: int
+    tokens: int
+    part: int
+    stages: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+    warps: int | None = None
+
+    def warps_of(self, rows: int) -> int:
+        """Warps of a program with so many rows."""
+        return self.warps or rows // _WARP_ROWS
+
+
+# as many tiles on their way as leave registers, and 48 KB of shared memory, enough
+_USUAL = HeadTiles((16, 64), 64, 32, 64, ((3, 3), (2, 2), (2, 1)))
+TILES = {
+    64: _USUAL,
+    128: _USUAL,
+    256: HeadTiles((16, 64), 64, 16, 64, ((2, 2), (2, 1), (1, 1))),
+    512: HeadTiles((16, 16), 16, 16, 128, ((1, 1), (1, 1), (1, 1)), warps=4),
+}
 
 
 def compiled(

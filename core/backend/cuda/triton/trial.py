@@ -21,7 +21,8 @@ from core.text.words import translated as _
 _OFF = {torch.bfloat16: 1.2e-2, torch.float16: 2e-3}
 _LSE_OFF = 1e-3
 # rows, tokens, tokens of a block: own rows in a block and over its border, tiles of every height
-_SHAPES = ((1, 300, 512), (5, 700, 256), (17, 530, 512), (33, 1000, 512))
+_SHAPES = ((1, 300, 512), (5, 400, 512), (5, 700, 256), (17, 530, 512), (33, 1000, 512))
+_WINDOW = 100
 _TIMED_ROWS = (1, 9)
 _TIMED_BYTES = 64 << 20  # keys and values of a layer: a piece of a book's,
 _COLD_BYTES = 512 << 20  # of layers in turns: more than the second cache of any card holds
@@ -150,6 +151,8 @@ def _worst(
         # all chunks together are what the first query sees
         lse = torch.cat((sums.found.logsumexp(1)[None], got[1][1:]))
         shares.append(_share((got[0], lse), want, dtype))
+        if rows == dtype and length <= block_tokens:
+            shares.append(_in_window(kernel, q, k, v, length))
         # own rows first, then what comes before them
         if length - n >= block_tokens:
             whole = (length - n) // block_tokens
@@ -158,6 +161,18 @@ def _worst(
             total = kernel.attend_more(total, q, k[:whole], v[:whole], length=whole * block_tokens)
             shares.append(_share(total, want, dtype))
     return float(torch.tensor(shares).max())
+
+
+def _in_window(
+    kernel: DecodeAttention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, length: int
+) -> float:
+    """The same of rows that see a part of the keys each."""
+    got = kernel.attend_window(q, k, v, length=length, window=_WINDOW)
+    ends = range(length - q.shape[0] + 1, length + 1)
+    runs = [[part[:, :, max(0, end - _WINDOW) : end] for part in (k, v)] for end in ends]
+    rows = zip(q.split(1), runs, strict=True)
+    want = [defined(row, *run, length=run[0].shape[2], causal=False)[0] for row, run in rows]
+    return float((got.cpu().double() - torch.cat(want).cpu().double()).abs().max() / _OFF[q.dtype])
 
 
 def _share(got: Part, want: Part, dtype: torch.dtype) -> float:

@@ -1,0 +1,139 @@
+"""One question to several books: to the open one as ever, then to each that was ticked, one after another,
+each in a conversation of its own. No book's text stands in another one's question, and no answer is made of
+others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from app.desk.answers import AnswerQueue
+from app.desk.requests import Requests
+from app.desk.state import AppState
+from app.desk.store import Store
+from app.desk.values import BookAnswer
+from app.render.markdown import Citation
+from app.store.history import History, new_id
+from app.store.library import BookEntry, Library
+from app.store.turns import StoredTurn, displayed_text
+from core.documents.document import Document
+from core.text.words import translated as _
+
+MOST_BOOKS = 8
+SHOWN_PLACES = 8
+Cite = Callable[[StoredTurn, StoredTurn | None, Document], Sequence[Citation]]
+
+
+class SeveralBooks:
+    """Knows which books are asked too, and asks them while nothing else is answered. Thread-safe."""
+
+    def __init__(
+        self, store: Store, library: Library, history: History, *, requests: Requests, answers: AnswerQueue
+    ) -> None:
+        self._store, self._library, self._history = store, library, history
+        self._requests, self._answers = requests, answers
+        self._lock = threading.Lock()
+        self._cite: Cite = lambda *_answer: ()
+
+    def cite_with(self, cite: Cite) -> None:
+        """The marks of an answer to a question, by which its places are named."""
+        self._cite = cite
+
+    def tick(self, book_id: str) -> None:
+        """Has a book asked too, or no longer."""
+        shelf = {one.id for one in self._library.entries()}
+        before = tuple(one for one in self._store.state.asked_too if one in shelf)
+        if book_id in before:
+            self._store.update(asked_too=tuple(one for one in before if one != book_id))
+        elif len(before) >= MOST_BOOKS:
+            words = _("A question is put to up to {count} more books. Untick one first.")
+            self._store.say(words.format(count=MOST_BOOKS), "info")
+        elif book_id in shelf:
+            self._store.update(asked_too=(*before, book_id))
+
+    @property
+    def chosen(self) -> list[BookEntry]:
+        """The books that are asked too, in the order they were ticked; never the open one."""
+        state, shelf = self._store.state, {one.id: one for one in self._library.entries() if not one.missing}
+        return [shelf[one] for one in state.asked_too if one in shelf and one != state.book_id]
+
+    def ask(self, question: str) -> None:
+        """Puts the question to each of them, once the open book's is answered, and behind those that wait
+        with an earlier one.
+        """
+        if books := self.chosen:
+            asked = tuple(BookAnswer(one.id, one.title, new_id(), question) for one in books)
+            self._store.update(lambda now: replace(now, book_answers=(*_unfinished(now), *asked)))
+            self.advance()
+
+    def advance(self) -> None:
+        """Takes in the answer that has ended, and asks the next book if nothing else is answered."""
+        with self._lock:
+            for one in self._store.state.book_answers:
+                if one.state == "writing" and not self._store.state.is_answered(one.conversation_id):
+                    self._put(self._ended(one))
+            for one in self._store.state.book_answers:
+                if one.state == "waiting" and not self._store.state.busy:
+                    self._begin(one)
+
+    def drop(self, question: str | None = None) -> None:
+        """Asks no more of them, or not this question; what is answered stays."""
+        self._store.update(lambda now: replace(now, book_answers=_asked(now, question)))
+
+    def put_away(self) -> None:
+        """Shows the answers no more; each stays in its book's conversation."""
+        self._store.update(lambda now: replace(now, book_answers=()))
+
+    def _begin(self, one: BookAnswer) -> None:
+        book = self._library.find(one.book_id)
+        if book is None:
+            self._put(replace(one, state="failed", text=_("Its text is gone or damaged.")))
+            return
+        talks = self._history.conversations(one.book_id)
+        limit = talks[0].spoiler_limit if talks else None
+        ask = self._requests.about(book, one.question, one.conversation_id, spoiler_limit=limit)
+        self._put(replace(one, state="writing"))  # before: its end may come at once
+        if not self._answers.begin(ask):
+            self._put(one)
+
+    def _ended(self, one: BookAnswer) -> BookAnswer:
+        turns, book = self._history.turns(one.conversation_id), self._library.find(one.book_id)
+        if len(turns) < 2 or book is None:
+            return replace(one, state="failed")
+        question, answer = turns[-2:]
+        failed = answer.state == "failed"
+        text = str(answer.extra.get("error", "")) if failed else displayed_text(answer)
+        leading = [mark for mark in self._cite(answer, question, book) if _leads(mark)]
+        places = dict.fromkeys((mark.offset, mark.length, mark.where) for mark in leading)
+        state = "failed" if failed else "finished"
+        return replace(one, state=state, text=text, places=tuple(places)[:SHOWN_PLACES])
+
+    def _put(self, changed: BookAnswer) -> None:
+        def put(now: AppState) -> AppState:
+            same = changed.conversation_id
+            return replace(
+                now,
+                book_answers=tuple(
+                    changed if one.conversation_id == same else one for one in now.book_answers
+                ),
+            )
+
+        self._store.update(put)
+
+
+def _asked(now: AppState, dropped: str | None) -> tuple[BookAnswer, ...]:
+    return tuple(
+        one
+        for one in now.book_answers
+        if one.state != "waiting" or dropped is not None and one.question != dropped
+    )
+
+
+def _unfinished(now: AppState) -> tuple[BookAnswer, ...]:
+    return tuple(one for one in now.book_answers if one.state in ("waiting", "writing"))
+
+
+def _leads(mark: Citation) -> bool:
+    return mark.offset is not None and mark.kind != "nothing" and bool(mark.where)

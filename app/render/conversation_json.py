@@ -1,0 +1,143 @@
+"""A conversation as JSON, to take to another computer and bring in again.
+
+What is brought in may come from anybody: every value is checked, and what the engine would believe unseen
+(token ids, levels, places in the book) is not taken.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.render.export import ConversationFile
+from core.config import LENGTHS, READING_MODES
+from core.errors import UserError
+from core.request import MOST_INSTRUCTIONS
+from core.text.renamed import renamed
+from core.text.words import translated as _
+
+FORMAT = "triforce-chat conversation"
+VERSION = 1
+MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
+# what reading another form ends in; OverflowError: 1e999 as a number of a chapter
+_NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
+STATES = ("finished", "stopped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedConversation:
+    """A conversation out of a file: (role, text, state, extra) of each turn, in order."""
+
+    book_id: str
+    book_title: str
+    title: str
+    turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
+
+
+def as_json(talk: ConversationFile) -> str:
+    """The conversation with the choices around its questions, and the book's bookmarks and notes."""
+    book = talk.book
+    known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
+    written = [
+        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
+        for one in talk.turns
+        if one.state != "writing"
+    ]
+    whole = {"format": FORMAT, "version": VERSION, "book": known, "title": talk.title, "made": talk.made}
+    whole["turns"] = written
+    whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in talk.notes]
+    return json.dumps(whole, ensure_ascii=False, indent=1)
+
+
+def brought(path: Path) -> ImportedConversation:
+    """The conversation in a file. Raises UserError where it is none."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError("too large")
+        whole = json.loads(path.read_text(encoding="utf-8-sig"))
+        if whole["format"] != FORMAT:
+            raise ValueError("another format")
+        version = whole["version"]
+        if isinstance(version, int) and version > VERSION:
+            raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
+        book, turns = whole["book"], whole["turns"]
+        made = ImportedConversation(
+            _line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns)
+        )
+    except _NOT_OURS as error:
+        words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
+        raise UserError(words) from error
+    return made
+
+
+def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
+    if not isinstance(given, list) or not 2 <= len(given) <= MOST_TURNS or len(given) % 2:
+        raise ValueError("turns")
+    found = []
+    for at, one in enumerate(given):
+        role = ("user", "assistant")[at % 2]
+        if one["role"] != role or one["state"] not in STATES:
+            raise ValueError("turn")
+        found.append((role, _text(one["text"])[:MOST_CHARS], one["state"], _carried(role, one["extra"])))
+    return tuple(found)
+
+
+def _carried(role: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What of a turn's extra goes along. Raises ValueError or TypeError for another type than it has."""
+    extra = renamed(given)
+    if role == "user":
+        kept: dict[str, Any] = {"summary": extra.get("summary") is True}
+        mode = extra.get("reading_mode")
+        kept["reading_mode"] = mode if mode in READING_MODES else "auto"
+        length = extra.get("summary_length")
+        kept["summary_length"] = length if length in LENGTHS else "page"
+        kept["summaries"] = "own" if extra.get("summaries") == "own" else "auto"
+        if extra.get("instructions"):
+            kept["instructions"] = _text(extra["instructions"])[:MOST_INSTRUCTIONS].strip()
+        if extra.get("chapters"):
+            kept["chapters"] = _chapters(extra["chapters"])
+        if extra.get("selected_chapters"):
+            kept["selected_chapters"] = _selected(extra["selected_chapters"])
+    else:
+        kept = {
+            name: [_line(one) for one in extra.get(name) or ()][:MOST_LINES] for name in ("sources", "notes")
+        }
+        kept["reason"] = _line(extra.get("reason") or "")
+        kept["model"] = _line(extra.get("model") or "")
+        if extra.get("error"):
+            kept["error"] = _line(extra["error"])
+    if (spoiler_limit := extra.get("spoiler_limit")) is not None:
+        kept["spoiler_limit"] = max(1, int(spoiler_limit))
+    return kept
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text")
+    value.encode()  # half a character, which JSON can hold, cannot be stored: UnicodeEncodeError
+    return value
+
+
+def _chapters(given: Any) -> list[int]:
+    if not isinstance(given, list):
+        raise ValueError("chapters")
+    first, last = map(int, given)
+    return [max(1, first), max(1, last)]
+
+
+def _selected(given: Any) -> list[int]:
+    if not isinstance(given, list) or not all(isinstance(one, int) for one in given):
+        raise ValueError("selected_chapters")
+    return sorted({max(1, one) for one in given[:MOST_LINES]})
+
+
+def _lines(given: Any) -> list[str]:
+    if not isinstance(given, list):
+        raise ValueError("lines")
+    return [_line(one) for one in given[:MOST_LINES]]
+
+
+def _line(value: Any) -> str:
+    return " ".join(_text(value).split())[:2000]

@@ -1,0 +1,46 @@
+"""What a person marked in a book and what its answers quote of it, as a file: Markdown, a page, cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from app.render.export import Noted, notes_markdown, reading_page
+from app.render.flash_cards import as_tsv, cards_of_notes
+from app.render.markdown import Citation
+from app.store.turns import StoredTurn, displayed_text
+from core.documents.document import Document
+from core.text.words import translated as _
+
+
+def quotations(
+    book: Document, turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]]
+) -> list[Noted]:
+    """The book's words that answers quote, each once, in the order of the book, with the question under them.
+    `cited`: the marks of the answers by their turns' numbers.
+    """
+    found: dict[tuple[int, int], str] = {}
+    for question, answer in pairwise(turns):
+        for one in _quoting(cited.get(answer.number, ())):
+            found.setdefault((one.offset, one.length), displayed_text(question))
+    where = {(one.offset, one.length): one.where for some in cited.values() for one in some}
+    return [
+        (book.text[start : start + length], where[start, length], question)
+        for (start, length), question in sorted(found.items())
+    ]
+
+
+def _quoting(citations: Sequence[Citation]) -> Iterator[Citation]:
+    return (one for one in citations if one.offset is not None and one.length and one.kind in ("", "quoted"))
+
+
+def notes_as(form: str, book: Document, notes: Sequence[Noted], quoted: Sequence[Noted], made: str) -> str:
+    """The file; `form`: md, html or tsv (cards of the bookmarks; quotations are behind their questions)."""
+    if form == "tsv":
+        return as_tsv(book, cards_of_notes(notes, made))
+    title = " ".join(book.title.split())
+    under = [(_("Bookmarks and notes"), notes), (_("Quoted in answers"), quoted)]
+    if form == "html":
+        return reading_page(book, title, (), notes=under, made=made)
+    parts = [f"# {title}", *(notes_markdown(*one) for one in under), f"*{made}*"]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,0 +1,48 @@
+"""Where an exported file comes from, for whoever finds it years later: book, models and date; and which of
+its answers are not whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from app.store.turns import StoredTurn
+from core.documents.document import Document
+from core.model.store.catalogue import title_of
+from core.text.words import Message, joined_sentences
+from core.text.words import translated as _
+
+
+def origin(book: Document | None, models: Iterable[str], day: date) -> str:
+    """One line: the book's title and author, the models that wrote, as far as that was kept, and the day."""
+    named = [book.title, book.author] if book else []
+    titles = ", ".join(dict.fromkeys(title_of(name) for name in models if name))
+    told = [_("answers by {models}").format(models=titles)] if titles else []
+    exported = _("exported on {date} from TriForce Chat").format(date=day.isoformat())
+    return " · ".join(filter(None, [*named, *told, exported]))
+
+
+def models_of(turns: Iterable[StoredTurn]) -> list[str]:
+    """The models that wrote these answers, in order; answers of earlier versions do not say it."""
+    return [str(one.extra.get("model") or "") for one in turns if one.role == "assistant"]
+
+
+def incomplete(turn: StoredTurn) -> str:
+    """What is to be said of an answer that is not whole; empty for one that is, and for a question."""
+    if turn.role != "assistant":
+        return ""
+    if turn.state == "failed":
+        broke = _("This answer broke off before its end.")
+        return joined_sentences(broke, turn.extra["error"]) if turn.extra.get("error") else broke
+    return _said(turn.state, turn.extra.get("reason", ""))
+
+
+def _said(state: str, reason: str) -> Message | str:
+    if state == "writing":
+        return _("This answer was still being written.")
+    if reason in ("length", "context_full"):
+        return _("This answer ended at its length limit, before its end.")
+    if reason == "looping":
+        return _("This answer was ended where it began to repeat itself.")
+    return _("This answer was stopped before its end.") if state == "stopped" else ""

@@ -1,0 +1,22 @@
+"""The series of the open book: its volumes in order. Values in, HTML out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.render.templating import render
+from app.store.library import BookEntry
+from app.store.series import Series
+
+
+def series_html(entries: Sequence[BookEntry], book_id: str, series: Series | None) -> str:
+    """The series with its volumes, and the books that the open one may come after; empty without a book."""
+    if not book_id:
+        return ""
+    return render(
+        "series.html",
+        name=series.name if series else "",
+        volumes=series.volumes if series else (),
+        others=[one for one in entries if one.id != book_id],
+        current=book_id,
+    )

@@ -1,0 +1,200 @@
+"""What a reader takes along: cards for Anki, notes and quotations, an e-book of summaries."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date
+
+import pytest
+from ebooklib import ITEM_DOCUMENT, epub
+from lxml import html
+
+from app.web.answers import cited_answer
+from app.web.citations import Citations
+from core.documents import read_document
+from core.errors import UserError
+from core.text.words import in_language
+from tests.support.desks import done
+
+DAY = date(2026, 1, 2)
+SAID = 'It says "The keeper lit the lamp." and no more.'
+
+
+def cite(*answer):
+    """The marks as the page has them."""
+    return cited_answer(Citations(), *answer).citations
+
+
+@pytest.fixture
+def talk(opened, monkeypatch):
+    """A desk where one question was answered by a quotation, on a day that does not change."""
+    desk, _engine = opened(answer=SAID, pace=0.001)
+    monkeypatch.setattr(desk.exports, "_today", lambda: DAY)
+    desk.questions.ask("Who lit # it?\tSay.")
+    done(desk)
+    return desk
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cards as Anki's import reads them: lines that begin with # are its header."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return list(csv.reader(io.StringIO("\n".join(lines)), delimiter="\t"))
+
+
+def noted(desk, words: str, note: str = "") -> None:
+    at = desk.books.current.text.index(words)
+    desk.reader.mark(at, words)
+    if note:
+        desk.reader.note(at, note)
+
+
+MODELS = "answers by SmolLM2 135M Instruct, taught to read"
+MADE = f"The Lamp · A. Keeper · {MODELS} · exported on 2026-01-02 from TriForce Chat"
+
+
+def test_every_form_says_which_book_which_model_and_when(talk):
+    """A file that is found years later."""
+    assert talk.exports.conversation("md").content.endswith(f"*{MADE}*\n")
+    assert f'<p class="sources">{MADE}</p>' in talk.exports.conversation("html").content
+    assert f'"made": "{MADE}"' in talk.exports.conversation("json").content
+    with in_language("de"):
+        assert "exportiert am 2026-01-02" in talk.exports.conversation("md").content
+
+
+def test_who_answered_goes_along_where_a_conversation_is_brought_in(talk, tmp_path):
+    path = tmp_path / "uploads" / "x" / "talk.json"
+    path.parent.mkdir()
+    path.write_text(talk.exports.conversation("json").content, encoding="utf-8")
+    talk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
+    assert MODELS in talk.exports.conversation("md").content
+
+
+@pytest.mark.parametrize(
+    ("state", "extra", "said"),
+    [
+        ("stopped", {"reason": "user"}, "stopped before its end"),
+        ("finished", {"reason": "length"}, "length limit"),
+        ("finished", {"reason": "looping"}, "repeat itself"),
+        ("failed", {"error": "No memory."}, "broke off before its end. No memory."),
+        ("writing", {}, "still being written"),
+    ],
+)
+def test_an_answer_that_is_not_whole_says_so_in_every_form_and_is_no_card(talk, state, extra, said):
+    turn = talk.books.turns[-1]
+    talk.history.update(talk.state.conversation_id, turn.number, "The kee", state=state, extra=extra)
+    assert said in talk.exports.conversation("md").content
+    assert said in talk.exports.conversation("html").content
+    with pytest.raises(UserError, match="no card yet"):
+        talk.exports.conversation("tsv")
+
+
+def test_questions_notes_and_highlights_are_cards_of_one_line_each(talk):
+    noted(talk, "Nobody came.")
+    noted(talk, "The keeper lit the lamp. The keeper lit the lamp.")
+    noted(talk, "Front.", 'Who says <that>\n"so"?')
+    name, text = talk.exports.conversation("tsv", cite)
+    assert name == "The Lamp.tsv"
+    assert text.splitlines()[:4] == [
+        "#separator:tab",
+        "#html:true",
+        "#tags column:3",
+        "#columns:Front\tBack\tTags",
+    ]
+    asked, front, highlight = rows(text)  # two words alone make no card of their own
+    assert asked[0] == "Who lit &#35; it? Say." and "lamp.[1]&quot; and no more." in asked[1]
+    assert "<small>[1] One" in asked[1] and MODELS in asked[1] and asked[2] == "The_Lamp"
+    assert front[0] == "Who says &lt;that&gt;<br>&quot;so&quot;?" and front[1].startswith("Front.<br>")
+    assert "answers by" not in front[1], "a note is no model's"
+    assert highlight[0] == "“The keeper lit the …”"
+    assert [len(row) for row in rows(text)] == [3, 3, 3]
+
+
+def test_notes_and_what_answers_quote_go_out_by_themselves(talk):
+    noted(talk, "Nobody came.", "At last.")
+    text = talk.exports.notes("md", cite).content
+    assert "## Bookmarks and notes\n\n> Nobody came.\n\n(Two)\n\nAt last." in text
+    assert "## Quoted in answers\n\n> The keeper lit the lamp\n\n(One)\n\nWho lit # it?" in text
+    page = talk.exports.notes("html", cite).content
+    assert '<blockquote dir="auto">Nobody came.</blockquote>' in page and "<script" not in page
+    (card,) = rows(talk.exports.notes("tsv", cite).content)
+    assert card[0] == "At last." and card[1].startswith("Nobody came.")
+
+
+def test_no_kind_of_line_end_begins_another_card(talk):
+    """A note that was pasted may hold what Anki takes for the end of a line."""
+    noted(talk, "Nobody came.", "At last.\rAnd\r\nthen.\u2028So.")
+    (card,) = rows(talk.exports.notes("tsv", cite).content)
+    assert card[0] == "At last.<br>And<br>then.<br>So."
+
+
+def test_nothing_behind_the_limit_goes_out_with_the_notes(talk):
+    noted(talk, "Nobody came.", "At last.")
+    talk.actions.dispatch({"act": "limit", "value": "1"})
+    assert "Nobody" not in talk.exports.notes("md", cite).content
+    with pytest.raises(UserError, match="no bookmark yet"):
+        talk.exports.notes("tsv", cite)
+
+
+@pytest.fixture
+def told(opened):
+    """A desk whose book was told chapter by chapter."""
+    desk, _engine = opened(pace=0.0)
+    desk.preferences.choose("summary_length", "chapters")
+    desk.questions.summarize()
+    done(desk)
+    return desk
+
+
+@pytest.mark.parametrize("of", ["summaries", "conversation"])
+def test_every_mark_of_the_e_book_leads_to_the_words_it_stands_on_and_back(told, of, tmp_path):
+    """Read again by a reader of the format: no link leads nowhere."""
+    name, content = getattr(told.exports, of)("epub", cite)
+    (tmp_path / "told.epub").write_bytes(content)
+    made = epub.read_epub(tmp_path / "told.epub")
+    documents = made.get_items_of_type(ITEM_DOCUMENT)
+    pages = {one.file_name: html.fromstring(one.get_content()) for one in documents}
+    assert name == "The Lamp, summaries.epub" and made.title == "The Lamp, summaries"
+    links = [(file, link) for file, page in pages.items() for link in page.xpath("//a/@href")]
+    marks = [link for file, link in links if file.startswith("summary-")]
+    assert marks and all(link.startswith("places.xhtml#place-") for link in marks)
+    for file, link in links:
+        target, _sharp, anchor = link.partition("#")
+        assert pages[target or file].xpath(f"//*[@id='{anchor}']") if anchor else target in pages, link
+    place = pages["places.xhtml"].xpath("//*[@id='place-1']")[0]
+    assert place.xpath(".//strong")[0].text_content() in told.books.current.text
+    assert "One" in pages["places.xhtml"].xpath("//h3")[0].text_content()
+    assert made.get_metadata("DC", "source")[0][0] == "The Lamp · A. Keeper"
+    assert MODELS in made.get_metadata("DC", "description")[0][0]
+
+
+def test_the_e_book_opens_here_as_a_book(told, tmp_path):
+    path = tmp_path / "told.epub"
+    path.write_bytes(told.exports.summaries("epub", cite).content)
+    read = read_document(path)
+    assert read.title == "The Lamp, summaries" and "Told of One" in read.text
+    assert [one.title for one in read.chapters][1:3] == ["One", "Two"]
+
+
+def test_an_e_book_ends_at_the_limit(told):
+    told.actions.dispatch({"act": "limit", "value": "1"})
+    content = told.exports.summaries("epub", cite).content
+    made = epub.read_epub(io.BytesIO(content))
+    text = "".join(one.get_content().decode() for one in made.get_items_of_type(ITEM_DOCUMENT))
+    assert "Told of One" in text and "Nobody" not in text
+
+
+def test_without_a_summary_there_is_no_e_book(talk):
+    with pytest.raises(UserError, match="no summary in this conversation"):
+        talk.exports.conversation("epub")
+
+
+def test_a_summary_of_an_earlier_version_goes_out_without_a_model(told):
+    told.library.write_origins(told.state.book_id, {})
+    assert "answers by" not in told.exports.summaries("md").content
+
+
+@pytest.mark.parametrize("damaged", ["[", "[]", '{"x": {"model": 1, "stands": []}}', '{"x": {"model": ""}}'])
+def test_damaged_origins_cost_no_summary(told, tmp_path, damaged):
+    (tmp_path / "books" / told.state.book_id / "summary_origins.json").write_text(damaged)
+    assert "Told of One" in told.exports.summaries("md").content

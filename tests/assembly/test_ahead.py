@@ -1,0 +1,77 @@
+"""An engine whose drafts come from a layer of the model's own, from a folder on: what the plan says is what
+is loaded, and where the folder lacks the layer that is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.assembly.engines import build_bench, build_engine
+from core.backend.cpu.backend import CpuBackend
+from core.config import Settings
+from core.decoding.ahead import AheadDrafter
+from core.hardware.gpus import imagined_hardware
+from core.model.store.catalogue import from_folder, from_gguf
+from core.planning.plan import MTP, Plan
+from core.planning.planner import make_plan
+from core.request import Params
+from tests.support.ahead import WithAhead, checkpoint_with_ahead
+from tests.support.gguf_files import write_gguf
+from tests.support.gguf_models import wide
+from tests.support.greedy_answers import answer
+
+PROMPT = [5, 17, 200, 3, 88, 41, 250, 12, 7, 119, 300, 33]
+SETTINGS = Settings(context_tokens=256, snapshot_quota_gb=0)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "home"))
+
+
+def planned(shape: Any) -> Plan:
+    """By the layer ahead, which so small a model would not be worth."""
+    made = make_plan(imagined_hardware(ram_gib=16), SETTINGS, target=shape)
+    return replace(made, drafter=MTP, straight=True, gamma=3, expected_draft_ms=0.0)
+
+
+@pytest.mark.parametrize("form", ["checkpoint", "file"])
+def test_what_the_plan_says_drafts(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch):
+    drafted: list[int] = []
+    propose = AheadDrafter.propose
+
+    def noted(self: AheadDrafter, *given: Any) -> Any:
+        found = propose(self, *given)
+        drafted.append(len(found.tokens))
+        return found
+
+    monkeypatch.setattr(AheadDrafter, "propose", noted)
+    reference, weights = checkpoint_with_ahead(tmp_path / "model")
+    folder, shape = tmp_path / "model", from_folder(tmp_path / "model").shape
+    if form == "file":
+        from core.model.gguf.folder import opened
+
+        file = write_gguf(tmp_path / "model.gguf", WithAhead(reference, weights), "Q8_0")
+        folder, shape = opened(file), from_gguf(file).shape
+    made = build_engine(planned(shape), SETTINGS, folder, backend=CpuBackend())
+    said = {
+        mode: answer(made, PROMPT, Params(temperature=0.0, top_p=1.0, max_new_tokens=10, mode=mode))
+        for mode in ("autoregressive", "triforce")
+    }
+    assert said["triforce"] == said["autoregressive"] and max(drafted) > 1
+    assert not any("lacks its layer" in note for note in made.plan.notes)
+    build_bench(planned(shape), SETTINGS, folder).draft_pass()
+
+
+def test_where_the_folder_lacks_it_lookup_drafts_and_that_is_said(tmp_path: Path):
+    wide("qwen3_5_text").save_pretrained(tmp_path / "model")
+    shape = from_folder(tmp_path / "model").shape
+    made = build_engine(planned(shape), SETTINGS, tmp_path / "model", backend=CpuBackend())
+    assert any("lacks its layer that predicts one token further" in note for note in made.plan.notes)
+    params = Params(temperature=0.0, top_p=1.0, max_new_tokens=6)
+    plain = answer(made, PROMPT, replace(params, mode="autoregressive"))
+    assert answer(made, PROMPT, params) == plain

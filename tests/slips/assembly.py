@@ -1,0 +1,37 @@
+"""Slips in core/assembly: see tests/slips/__init__.py."""
+
+from __future__ import annotations
+
+from tests.slips.slip import Slip
+
+_RANKED = ("tests/ranks/test_answers.py",)
+_REPLAYS = ("tests/model/test_recorded_verification.py",)
+
+SLIPS = (
+    Slip(
+        "core/assembly/models.py", "if plan.drafter == MTP:", "if False:", ("tests/assembly/test_ahead.py",)
+    ),
+    Slip(
+        "core/assembly/composition.py",
+        "return HeardModel(model, self._heard) if self._ahead else model",
+        "return model",
+        ("tests/assembly/test_ahead.py",),
+    ),
+    Slip("core/assembly/lead_engine.py", "deque(events, maxlen=0)", "pass", _RANKED),
+    Slip(
+        "core/assembly/cache_factory.py", "self._ranks.all_or_none(lambda: cache", "(lambda: cache", _RANKED
+    ),
+    Slip("core/assembly/lead_engine.py", "contexts.pop(number).close()", "contexts[number]", _RANKED),
+    Slip(
+        "core/assembly/composition.py",
+        "self._verification or self._told(self._model)",
+        "self._told(self._model)",
+        _REPLAYS,
+    ),
+    Slip(
+        "core/assembly/composition.py",
+        '1.0 if params.mode == "cpu_attention" else 0.0',
+        "0.0",
+        ("tests/test_offloaded_engine.py",),
+    ),
+)

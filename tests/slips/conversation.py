@@ -1,0 +1,58 @@
+"""Slips in core/conversation: see tests/slips/__init__.py."""
+
+from __future__ import annotations
+
+from tests.slips.slip import Slip
+
+_TALK = (
+    "tests/conversation/test_kept.py",
+    "tests/conversation/test_books.py",
+    "tests/conversation/test_contexts.py",
+    "tests/conversation/test_session.py",
+)
+
+SLIPS = (
+    Slip(
+        "core/conversation/turns.py",
+        "prompt.head_tokens - len(memo) if keep",
+        "prompt.head_tokens if keep",
+        _TALK,
+    ),
+    Slip("core/conversation/asking.py", "attempts[turn] += 1", "attempts[turn] += 0", _TALK),
+    Slip(
+        "core/conversation/books.py",
+        "self._values.popitem(last=False)",
+        "self._values.popitem(last=True)",
+        _TALK,
+    ),
+    Slip(
+        "core/conversation/books.py",
+        "(book.sha256, part.start, part.end),\n            lambda: array",
+        "(book.sha256, part.start),\n            lambda: array",
+        _TALK,
+    ),
+    Slip(
+        "core/conversation/answering.py",
+        "            rounds.clear()\n",
+        "",
+        ("tests/conversation/test_wiring.py",),
+    ),
+    Slip(
+        "core/conversation/hearing.py",
+        "None if in_first_person(decoded.text) else ",
+        "",
+        ("tests/conversation/test_partwise.py",),
+    ),
+    Slip(
+        "core/conversation/partwise.py",
+        "and not repeats(known[own], summary.told)",
+        "",
+        ("tests/conversation/test_partwise.py",),
+    ),
+    Slip(
+        "core/conversation/hearing.py",
+        "_replace(pieces=_as_it_stands(decoded, line.text).pieces)",
+        "_replace(pieces=())",
+        ("tests/app/test_told_levels.py",),
+    ),
+)

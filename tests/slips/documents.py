@@ -1,0 +1,42 @@
+"""Slips in core/documents: see tests/slips/__init__.py."""
+
+from __future__ import annotations
+
+from tests.slips.slip import Slip
+
+_SHOWN = ("tests/app/test_shown_words.py",)
+
+SLIPS = (
+    Slip(
+        "core/documents/structure/contents.py",
+        "position = hit + 1",
+        "position = 0",
+        ("tests/documents/test_chapters.py", "tests/documents/test_books.py"),
+    ),
+    Slip(
+        "core/documents/structure/parts.py",
+        "if following == key or",
+        "if following == key + key or",
+        (
+            "tests/documents/test_chapters.py",
+            "tests/documents/test_formats.py",
+            "tests/documents/test_hostile.py",
+        ),
+    ),
+    Slip(
+        "core/documents/formats/html.py",
+        "resolve_entities=False",
+        "resolve_entities=True",
+        (
+            "tests/documents/test_chapters.py",
+            "tests/documents/test_formats.py",
+            "tests/documents/test_hostile.py",
+        ),
+    ),
+    Slip(
+        "core/documents/document.py",
+        "to_json_text(self.to_json(), ensure",
+        '__import__("json").dumps(self.to_json(), ensure',
+        _SHOWN,
+    ),
+)

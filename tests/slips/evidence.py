@@ -1,0 +1,34 @@
+"""Slips in core/evidence: see tests/slips/__init__.py."""
+
+from __future__ import annotations
+
+from tests.slips.slip import Slip
+
+_CHOOSING = ("tests/evidence/test_choosing.py",)
+_NEAR = ("tests/evidence/test_nearness.py",)
+
+SLIPS = (
+    Slip(
+        "core/evidence/choosing.py", "if before >= len(blocks) * _BLOCK_WORDS:", "if not blocks:", _CHOOSING
+    ),
+    Slip("core/evidence/choosing.py", "+ _ADDRESSES * bool", "- _ADDRESSES * bool", _CHOOSING),
+    Slip("core/evidence/choosing.py", "+ _QUOTES * any", "- _QUOTES * any", _CHOOSING),
+    Slip("core/evidence/choosing.py", "not main.isdisjoint(one)", "False", _CHOOSING),
+    Slip("core/evidence/nearness.py", "if held[number] < least", "if held[number] < 0.5", _NEAR),
+    Slip("core/evidence/nearness.py", "if not numbers <=", "if False and not numbers <=", _NEAR),
+    Slip("core/evidence/nearness.py", "if number == 0 or any(", "if False and any(", _NEAR),
+    Slip("core/evidence/nearness.py", "(denied(said) ^ denied(there))", "set()", _NEAR),
+    Slip("core/evidence/nearness.py", "else max(above, lengths[at - 1])", "else above", _NEAR),
+    Slip(
+        "core/evidence/names.py",
+        "+ 0.7 * (acts and not IS_WHERE.match(read.text, end))",
+        "+ 0.7 * acts",
+        ("tests/evidence/test_occurrences.py",),
+    ),
+    Slip(
+        "core/evidence/same_names.py",
+        "not short.titles or bool(short.titles & long.titles)",
+        "True",
+        ("tests/evidence/test_same_names.py",),
+    ),
+)

@@ -1,0 +1,66 @@
+"""Slips in core/planning: see tests/slips/__init__.py."""
+
+from __future__ import annotations
+
+from tests.slips.slip import Slip
+
+_SEVERAL_CARDS = ("tests/planning/test_several_cards.py",)
+_MILLION = ("tests/planning/test_a_million_tokens.py",)
+_PLANNING = (
+    "tests/planning/test_shapes_and_costs.py",
+    "tests/planning/test_wishes.py",
+    "tests/planning/test_planned_rows.py",
+    "tests/planning/test_planner.py",
+)
+_HYBRID_PLANS = ("tests/planning/test_states.py",)
+_DRAFTER = ("tests/planning/test_drafter.py",)
+
+SLIPS = (
+    Slip("core/planning/fitting.py", "(case.draft, case.target.layer_ahead)", "(case.draft,)", _DRAFTER),
+    Slip(
+        "core/planning/costs.py",
+        "    if isinstance(draft, AheadShape):\n        return ACCEPTANCE_AHEAD\n",
+        "",
+        _DRAFTER,
+    ),
+    Slip("core/planning/planner.py", "two.tbt_s < lengths.tbt_s", "two.tbt_s > lengths.tbt_s", _HYBRID_PLANS),
+    Slip(
+        "core/planning/costs.py",
+        "verify_s[m] + m * draft_s) / exp",
+        "verify_s[0] + m * draft_s) / exp",
+        _HYBRID_PLANS,
+    ),
+    Slip("core/planning/costs.py", "(1.0 - p ** (gamma + 1))", "(1.0 - p**gamma)", _PLANNING),
+    Slip(
+        "core/planning/costs.py",
+        "attention /= TORCH_ATTENTION",
+        "pass",
+        ("tests/planning/test_rows_one_by_one.py",),
+    ),
+    Slip("core/planning/costs.py", "host_bytes * (segments - 1) / 2", "0.0", _PLANNING),
+    Slip("core/planning/fitting.py", "if needed <= site.ram_free:", "if True:", _PLANNING),
+    Slip(
+        "core/planning/fitting.py",
+        "reserve = 1.5 if hardware.spills",
+        "reserve = 1.0 if hardware.spills",
+        _PLANNING,
+    ),
+    Slip(
+        "core/planning/planner.py",
+        "context > target.longest_context",
+        "context >= target.longest_context",
+        _PLANNING,
+    ),
+    Slip("core/planning/fitting.py", "line.bytes * ranks", "line.bytes", _SEVERAL_CARDS),
+    Slip("core/planning/fitting.py", 'return short.place != "RAM"', 'return short.place == "RAM"', _MILLION),
+    Slip("core/planning/budget.py", '(TABLES, _tables_bytes(layout, layout.computes), "RAM"),', "", _MILLION),
+    Slip("core/planning/costs.py", "2 * speeds.sum_s", "speeds.sum_s", _SEVERAL_CARDS),
+    Slip("core/planning/costs.py", "max(compute, shape.layers * LAUNCHED_LAYER_S)", "compute", _PLANNING),
+    Slip("core/planning/planner.py", "not (recorded and layout.graphs)", "not layout.graphs", _PLANNING),
+    Slip(
+        "core/planning/host_attention.py",
+        "kv=speeds.kv / ranks",
+        "kv=speeds.kv",
+        ("tests/planning/test_host_attention.py",),
+    ),
+)
