@@ -19,11 +19,16 @@ BADLY_PLACED = """() => {
   ].filter(Boolean);
 }"""
 BESIDE = """() => {
-  const pane = document.querySelector('#pane-reader').getBoundingClientRect();
-  return [...document.querySelectorAll('.way-back, .recap-ways, .marks-export')].filter((one) => {
+  const column = document.querySelector('#pane-reader'), pane = column.getBoundingClientRect();
+  const beside = [...document.querySelectorAll('.way-back, .recap-ways, .marks-export')].filter((one) => {
     const box = one.getBoundingClientRect();
     return !box.height || box.left < pane.left || box.right > pane.right + 1;
   }).map((one) => `${one.className} is beside its pane, or not there`);
+  document.querySelector('#passage').scrollIntoView({ block: 'center' });    // as a place that is looked up does
+  const hidden = getComputedStyle(column).overflowY === 'hidden';
+  if (hidden && column.scrollHeight > column.clientHeight + 1) beside.push('what scrolled away cannot be reached');
+  if (document.querySelector('.reader-text').clientHeight < 180) beside.push('too little of the book is in sight');
+  return beside;
 }"""
 CHOSEN = '.name-row[data-id="Peg Marsh"]'
 
