@@ -53,7 +53,7 @@ def caught_by(slip: Slip, tree: Path, tiers: list[str]) -> str:
     none does, STALE where the code does not have that place, or has it several times.
     """
     file = tree / slip.file
-    sound = file.read_text(encoding="utf-8")
+    sound = file.read_text(encoding="utf-8") if file.is_file() else ""
     if sound.count(slip.text) != 1:
         return "STALE"
     file.write_text(sound.replace(slip.text, slip.wrong), encoding="utf-8")

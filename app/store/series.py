@@ -4,6 +4,7 @@ in one small file, which holds only what the person has changed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -146,7 +147,9 @@ def _stored(place: Place) -> list[str | float | None]:
 
 
 def _read(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
-    """Places and names; none where there is no file, or a damaged one."""
+    """Places and names; none where there is no file, or a damaged one, which is put aside: nothing writes over
+    it.
+    """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         places = {book: _place_of(*place) for book, place in kept["places"].items()}
@@ -155,6 +158,8 @@ def _read(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
         pass
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         log.warning("%s is not used: %s", path, error)
+        with contextlib.suppress(OSError):
+            path.replace(path.with_suffix(".damaged.json"))
     return {}, {}
 
 

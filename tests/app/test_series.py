@@ -106,6 +106,7 @@ def test_a_damaged_file_costs_itself_alone_and_a_full_disk_changes_nothing(kept,
     ):
         path.write_text(damaged)
         assert SeriesFile(path).of([A, B], A.id) is None
+        assert path.with_name("series.damaged.json").read_text() == damaged and not path.exists()
 
     def full(*_given):
         raise OSError(28, "No space left on device")
