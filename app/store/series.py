@@ -147,8 +147,8 @@ def _stored(place: Place) -> list[str | float | None]:
 
 
 def _read(path: Path) -> tuple[dict[str, Place], dict[str, str]]:
-    """Places and names; none where there is no file, or a damaged one, which is put aside: nothing writes over
-    it.
+    """Places and names; none where there is no file, or a damaged one, which is put aside, so that nothing
+    writes over it.
     """
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))

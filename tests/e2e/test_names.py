@@ -24,10 +24,11 @@ BESIDE = """() => {
     const box = one.getBoundingClientRect();
     return !box.height || box.left < pane.left || box.right > pane.right + 1;
   }).map((one) => `${one.className} is beside its pane, or not there`);
-  document.querySelector('#passage').scrollIntoView({ block: 'center' });    // as a place that is looked up does
-  const hidden = getComputedStyle(column).overflowY === 'hidden';
-  if (hidden && column.scrollHeight > column.clientHeight + 1) beside.push('what scrolled away cannot be reached');
-  if (document.querySelector('.reader-text').clientHeight < 180) beside.push('too little of the book is in sight');
+  document.querySelector('#passage').scrollIntoView({ block: 'center' });   // as a place that is looked up does
+  const out = column.scrollHeight > column.clientHeight + 1;
+  if (out && getComputedStyle(column).overflowY === 'hidden') beside.push('what scrolled away is out of reach');
+  const lines = document.querySelector('.reader-text').clientHeight;
+  if (lines < 180) beside.push('too little of the book is in sight');
   return beside;
 }"""
 CHOSEN = '.name-row[data-id="Peg Marsh"]'
