@@ -24,9 +24,9 @@ BESIDE = """() => {
     const box = one.getBoundingClientRect();
     return !box.height || box.left < pane.left || box.right > pane.right + 1;
   }).map((one) => `${one.className} is beside its pane, or not there`);
-  document.querySelector('#passage').scrollIntoView({ block: 'center' });   // as a place that is looked up does
+  document.querySelector('#passage').scrollIntoView({ block: 'center' });   // as what is looked up
   const out = column.scrollHeight > column.clientHeight + 1;
-  if (out && getComputedStyle(column).overflowY === 'hidden') beside.push('what scrolled away is out of reach');
+  if (out && getComputedStyle(column).overflowY === 'hidden') beside.push('what scrolls away is lost');
   const lines = document.querySelector('.reader-text').clientHeight;
   if (lines < 180) beside.push('too little of the book is in sight');
   return beside;
