@@ -1,9 +1,9 @@
 """The engine in a process of its own: `python -m core.worker` reads commands from stdin and writes events to
 stdout.
 
-One line of JSON each (core.wire). A thread of its own reads the commands, so that stop and questions about a
-book are heard while an answer is written. When the pipe closes, for whatever reason, the process ends at
-once: nothing is left behind when the app is killed.
+One line of JSON each (core.wire). A thread of its own reads the commands, so that stop is heard while an
+answer is written, and another says how books fit, for which a long one is counted. When the pipe closes, for
+whatever reason, the process ends at once: nothing is left behind when the app is killed.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ _GIVE_WAY_S = 2.0
 
 
 class Worker:
-    """Runs commands one after the other on the calling thread; `stop`, `card` and `forget` are served as they
-    come.
+    """Runs commands one after the other on the calling thread, `card` and `room` on another; `stop` and
+    `forget` are served as they come.
     """
 
     def __init__(self, commands: BinaryIO, events: BinaryIO, open_session: Open) -> None:
         self._commands, self._events, self._open = commands, events, open_session
         self._send_lock = threading.Lock()
         self._todo: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._to_say: queue.Queue[dict[str, Any]] = queue.Queue()
         self._stopped: set[int] = set()
         self._books: dict[str, Document] = {}
         self._session: Session | None = None
@@ -61,6 +62,7 @@ class Worker:
     def run(self) -> None:
         """Serve until the pipe closes."""
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
+        threading.Thread(target=self._say, name="sizes", daemon=True).start()
         while True:
             message = self._todo.get()
             handlers = {
@@ -107,8 +109,8 @@ class Worker:
             "book": self._take_book,
             "ask": self._take_ask,
             "forget": self._forget,
-            "card": self._card,
-            "room": self._room,
+            "card": self._take_card,
+            "room": self._take_room,
         }
         if message["do"] in at_once:
             self._guarded(message, at_once[message["do"]])
@@ -123,25 +125,39 @@ class Worker:
         self._books = {message["book_id"]: Document.from_json(from_json(message["data"]))}
 
     def _take_ask(self, message: dict[str, Any]) -> None:
-        # bound to its book now: by the time it is answered another book may have come
+        self._todo.put(self._bound(message))
+
+    def _take_card(self, message: dict[str, Any]) -> None:
+        self._to_say.put({**message, "book": self._books[message["book_id"]]})
+
+    def _take_room(self, message: dict[str, Any]) -> None:
+        self._to_say.put(self._bound(message))
+
+    def _bound(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A question with its book: by the time it is answered another may have come."""
         book_id = message["ask"]["book"]
         ask = unpack_ask(message["ask"], self._books[book_id] if book_id else None)
-        self._todo.put({**message, "ask": ask})
+        return {**message, "ask": ask}
 
     def _forget(self, message: dict[str, Any]) -> None:
         if self._session is not None:
             self._session.forget(message["conversation_id"])
 
+    # ---- the thread that says how books fit ----------------------------------------------------------------
+
+    def _say(self) -> None:
+        while True:
+            message = self._to_say.get()
+            self._guarded(message, {"card": self._card, "room": self._room}[message["do"]])
+
     def _card(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a card was asked for before the engine was ready"
-        card = self._session.card(self._books[message["book_id"]], message["spoiler_limit"])
+        card = self._session.card(message["book"], message["spoiler_limit"])
         self._send(id=message["id"], card=card)
 
     def _room(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "room was asked for before the engine was ready"
-        book_id = message["ask"]["book"]
-        ask = unpack_ask(message["ask"], self._books[book_id] if book_id else None)
-        self._send(id=message["id"], room=self._session.room(ask))
+        self._send(id=message["id"], room=self._session.room(message["ask"]))
 
     # ---- the working thread --------------------------------------------------------------------------------
 

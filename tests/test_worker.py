@@ -226,6 +226,22 @@ def test_stop_is_heard_while_an_answer_is_written():
         pipe.process.wait(5)
 
 
+def test_a_question_and_stop_are_heard_while_a_long_book_is_counted():
+    """Its card was worked out where commands are heard: for 14 s nothing was."""
+    pipe = Pipe(SCRIPT_COUNT="20")
+    try:
+        pipe.load()
+        long = replace(BOOK, text=BOOK.text * 60, sections=(Section("One", 0, 17 * 60),))
+        pipe.send(do="book", book_id="B", data=long.packed)
+        pipe.send(do="card", id=2, book_id="B", spoiler_limit=None)
+        pipe.send(do="room", id=3, ask=pack_ask(Request("one", long)))
+        pipe.ask(4, "one")
+        assert pipe.answer(4).text == "You asked 'one'."
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
 @pytest.mark.wide
 def test_closed_pipe_ends_the_process_in_the_middle_of_an_answer():
     pipe = Pipe(SCRIPT_SLOW="0.05")

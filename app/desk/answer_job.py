@@ -11,7 +11,7 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from app.desk.answer_snapshot import Snapshot, joined
@@ -123,7 +123,9 @@ class AnswerJob:
             for event in self._events:
                 self._take(event)
                 if self._snapshot.stopping and isinstance(event, Loading):
-                    self._end(Finished("user", "", Stats()))  # nothing was asked of the engine yet
+                    self._end(Finished("user", "", Stats()))  # nothing was answered yet
+                    if isinstance(self._events, Generator):
+                        self._events.close()  # what was asked of the engine ends with it
                     break
                 if self._snapshot.stopping and isinstance(event, ReadingStep):
                     self._tell.stop()  # the engine has only now heard of the question

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 RECAP_WORDS = 60  # that must have been read
+ROOM_WAIT_S = 1.0  # until the engine says what there is room for
 
 
 class Questions:
@@ -263,13 +264,13 @@ class Questions:
         return waiting
 
     def _overflow(self, ask: Request, instead_of: StoredTurn | None) -> ContextOverflow | None:
-        """The choice, where there is one to make. Of an engine that still loads nothing is known: it answers
-        nothing rather than leave anything out (Request.forbid_truncation).
+        """The choice, where there is one to make. Of an engine that still loads, or counts a long book first,
+        nothing is known: it answers nothing rather than leave anything out (Request.forbid_truncation).
         """
         if not ask.history or self._engine.state != "ready":
             return None
         try:
-            room = self._engine.room(ask)
+            room = self._engine.room(ask, ROOM_WAIT_S)
         except UserError:
             return None  # the answer will say what is wrong
         least = too_many(room)

@@ -19,15 +19,15 @@ from core.config import Settings
 from core.conversation.part_summaries import PartSummaryStore
 from core.documents.document import Document
 from core.errors import UserError
-from core.events import Event, Failed, Finished, Loading
+from core.events import Event, Failed, Finished, Loading, Stats
 from core.request import Request
 from core.text.words import translated as _
-from core.wire import pack_ask, unpack
+from core.wire import pack, pack_ask, unpack
 
 log = logging.getLogger(__name__)
 
 WORKER = (sys.executable, "-m", "core.worker")
-_CARD_WAIT_S = 30.0
+_CARD_WAIT_S = 30.0  # a long book is counted first
 _GUEST_WAIT_S = 0.5  # between two looks whether it is still wanted
 _SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 
@@ -41,6 +41,7 @@ class Runtime(Supervisor):
         self._guest: int | None = None  # of the last answer for another program
         self._sent_away: int | None = None
         self._persons = 0  # who ask or are answered
+        self._begun: int | None = None  # the last question of whose answer anything came
 
     def card(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any]:
         """How the book fits, or what of it may be read until a chapter: title, author, chapters, words,
@@ -55,13 +56,13 @@ class Runtime(Supervisor):
             "card"
         ]
 
-    def room(self, ask: Request) -> dict[str, Any]:
+    def room(self, ask: Request, timeout_s: float = _CARD_WAIT_S) -> dict[str, Any]:
         """How the context would be filled by an answer, see Session.room. Raises UserError when the engine is
-        not there, or does not answer.
+        not there, or does not answer in time.
         """
         if self.state not in ("ready", "busy"):
             raise UserError(self.error or _("The engine is not running."))
-        return self._told(ask.book, {"do": "room", "ask": pack_ask(ask)})["room"]
+        return self._told(ask.book, {"do": "room", "ask": pack_ask(ask)}, timeout_s)["room"]
 
     def ask(self, ask: Request) -> Iterator[Event]:
         """The events of one answer, ending with Finished or Failed.
@@ -114,13 +115,15 @@ class Runtime(Supervisor):
                 self._saving = None
 
     def stop(self) -> None:
-        """End the answer that is being written (its events end with Finished("user")), and the wait of
-        `save`.
+        """End the answer that is being written (its events end with Finished("user"), at once where the
+        engine has yet to count the book), and the wait of `save`.
         """
         with self._lock:
             for number in (self._answering, self._saving):
                 if number is not None:
                     self._send({"do": "stop", "id": number})
+            if self._answering in self._inboxes and self._answering != self._begun:
+                self._inboxes[self._answering].put({"event": pack(Finished("user", "", Stats()))})
 
     def forget(self, conversation_id: str) -> None:
         """Let the engine drop what it remembers of a conversation."""
@@ -138,14 +141,16 @@ class Runtime(Supervisor):
 
     # ---- inside --------------------------------------------------------------------------------------------
 
-    def _told(self, book: Document | None, message: dict[str, Any]) -> dict[str, Any]:
+    def _told(
+        self, book: Document | None, message: dict[str, Any], timeout_s: float = _CARD_WAIT_S
+    ) -> dict[str, Any]:
         """What the engine says at once, also while it answers. Raises UserError where there is none."""
         with self._lock:
             if book is not None:
                 self._hand_over(book)
             number, inbox = self._post(message)
         try:
-            said = inbox.get(timeout=_CARD_WAIT_S)
+            said = inbox.get(timeout=timeout_s)
         except queue.Empty:
             raise UserError(_("The engine did not answer in time. Try again in a moment.")) from None
         finally:
@@ -161,7 +166,9 @@ class Runtime(Supervisor):
             return
         number, inbox = begun
         try:
-            yield from _events(inbox)
+            if ask.book is not None:
+                yield Loading(_("Looking how the text is to be read"))
+            yield from self._events(number, inbox)
         finally:
             self._done_answering(number)
 
@@ -195,7 +202,7 @@ class Runtime(Supervisor):
             return False
         number, inbox = begun
         try:
-            for event in _events(inbox):
+            for event in self._events(number, inbox):
                 if isinstance(event, Finished) and event.reason == "user" and self._sent_away == number:
                     return True
                 yield event
@@ -243,10 +250,10 @@ class Runtime(Supervisor):
                 if self.state == "busy":
                     self._become("ready")
 
-
-def _events(inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:
-    while True:
-        event = unpack(inbox.get()["event"])
-        yield event
-        if isinstance(event, (Finished, Failed)):
-            return
+    def _events(self, number: int, inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:
+        while True:
+            event = unpack(inbox.get()["event"])
+            self._begun = number
+            yield event
+            if isinstance(event, (Finished, Failed)):
+                return

@@ -33,22 +33,32 @@ class LruCache(Generic[V]):
     def __init__(self, most: int, weight: Callable[[V], int] = lambda value: 1) -> None:
         self._most, self._weight = most, weight
         self._values: OrderedDict[Hashable, V] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value of `key`, made where it is not kept."""
+        """The value of `key`, made where it is not kept; what another thread makes of it is waited for."""
         with self._lock:
-            value = self._values.pop(key, None)
-        if value is None:
-            value = make()
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            value = self._values.get(key)
+            try:
+                value = make() if value is None else value
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+            self._keep(key, value)
+        return value
+
+    def _keep(self, key: Hashable, value: V) -> None:
         with self._lock:
             self._values[key] = value
+            self._values.move_to_end(key)
             while len(self._values) > 1 and sum(map(self._weight, self._values.values())) > self._most:
                 self._values.popitem(last=False)
-        return value
 
     def drop(self, wanted: Callable[[Hashable], bool]) -> None:
         """Drops the values whose keys are `wanted`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,22 @@ def test_the_choice_comes_before_the_question_is_sent(full):
     assert len(full.books.turns) == 6 and len(full.engine.asked) == 3, "nothing was sent, and nothing is lost"
     shown = Page(full).render()["crowded"][0]
     assert "Fourth?" in shown and "oldest 2 questions of 3" in shown and "summary" in shown
+
+
+def test_a_question_does_not_wait_for_a_long_book_to_be_counted(full, monkeypatch):
+    """After a restart of the engine it was not taken for up to 30 s, without a word."""
+
+    def counting(_ask, timeout_s: float = 30.0):
+        time.sleep(timeout_s)
+        raise UserError("The engine did not answer in time.")
+
+    full.actions.dispatch({"act": "not-now"})
+    monkeypatch.setattr(full.engine, "room", counting)
+    begun = time.monotonic()
+    assert full.questions.ask("Fifth?") and time.monotonic() - begun < 15
+    assert full.books.turns[-2].text == "Fifth?"
+    wait_until(lambda: not full.state.busy)
+    assert full.engine.asked[-1].forbid_truncation
 
 
 def test_the_oldest_are_left_out_and_stay_so_to_be_read(full):
@@ -143,7 +160,7 @@ def test_an_answer_made_anew_waits_too(full):
 def test_passages_and_a_loading_engine_do_not_ask(desk):
     ask(desk, "First?")
     desk.engine.context_tokens = 10
-    desk.engine.room = lambda ask: (_ for _ in ()).throw(UserError("not there"))
+    desk.engine.room = lambda ask, timeout_s: (_ for _ in ()).throw(UserError("not there"))
     ask(desk, "Second?")
     assert desk.state.overflow is None and len(desk.engine.asked) == 2
 

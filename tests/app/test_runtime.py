@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,21 @@ def test_whoever_asks_an_engine_that_is_gone_hears_so_at_once(make):
     runtime.close()
     runtime.save(3600)
     assert isinstance(failed := last(ask(runtime)), Failed) and "not running" in failed.message
+
+
+def test_while_a_long_book_is_counted_a_question_stands_and_stop_ends_it_at_once(make, monkeypatch):
+    """After a restart of the engine the page took no question for 14 s, and Stop did nothing."""
+    monkeypatch.setenv("SCRIPT_COUNT", "60")
+    runtime = make()
+    asked = ask(runtime, book=BOOK)
+    waits = [one.stage for one in itertools.islice(asked, 3) if isinstance(one, Loading)]
+    assert waits[-1] == "Looking how the text is to be read"
+    with pytest.raises(UserError, match="in time"):
+        runtime.room(Request("And?", BOOK, "c"), 0.05)
+    stopped = time.monotonic()
+    runtime.stop()
+    assert last(asked).reason == "user" and runtime.state == "ready"
+    assert time.monotonic() - stopped < 20
 
 
 @pytest.mark.wide
@@ -299,7 +314,7 @@ def test_who_watches_is_told_of_every_change(make):
     last(ask(runtime))
     wait_until(lambda: runtime.stored > 1)  # what lies on the disk is another
     states = [state for state, _ in seen if state != "loading"]
-    assert [state for state, _ in groupby(states)] == ["ready", "busy", "ready"]
+    assert [state for state, _ in itertools.groupby(states)] == ["ready", "busy", "ready"]
     assert len(states) > 4
     assert ("loading", 0.5) in seen
 

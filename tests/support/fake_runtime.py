@@ -198,7 +198,7 @@ class FakeRuntime:
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
         }
 
-    def room(self, ask: Request) -> dict:
+    def room(self, ask: Request, timeout_s: float = 30.0) -> dict:
         """By words, as the card: what would be in the context for an answer."""
         if self.state not in ("ready", "busy"):
             raise UserError("The engine is not running.")

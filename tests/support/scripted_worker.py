@@ -2,6 +2,7 @@
 tests/support/scripted_worker.py --parent PID`.
 
 SCRIPT_SLOW: seconds per round. SCRIPT_READ: seconds per tenth of a text that is read.
+SCRIPT_COUNT: seconds until the tokens of a text are counted.
 SCRIPT_ANSWER: "words=answer", the answer to a prompt that has these words.
 SCRIPT_PROMPTS: a file that gets every prompt.
 SCRIPT_NOISE: print to stdout. SCRIPT_QUOTE: fail with the prompt in the error.
@@ -39,7 +40,15 @@ def open_session(settings, *, hear):
         raise DeviceLost("a kernel on trial")
     if os.environ.get("SCRIPT_FAIL"):
         raise UserError("The model does not fit. Buy memory.")
-    tokenizer, pause = CharTokenizer(), float(os.environ.get("SCRIPT_SLOW", "0"))
+
+    class Counting(CharTokenizer):
+        """Takes its time for a book."""
+
+        def count(self, text):
+            time.sleep(float(os.environ.get("SCRIPT_COUNT", "0")) if len(text) > 500 else 0)
+            return super().count(text)
+
+    tokenizer, pause = Counting(), float(os.environ.get("SCRIPT_SLOW", "0"))
 
     def reply(ids, params):
         if os.environ.get("SCRIPT_NOISE"):
