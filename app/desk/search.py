@@ -123,11 +123,11 @@ class ShelfSearch:
             whole = self._library.find(one.book_id)
             if whole is None or one.book_id not in entries:
                 continue
-            end = len(as_known(whole, self._limit(one.book_id)).text)
-            shown = [place for place in one.places if place[1] <= end]
+            known = as_known(whole, self._limit(one.book_id))
+            shown = [place for place in one.places if known.text[slice(*place)] == whole.text[slice(*place)]]
             withheld += len(one.places) - len(shown)
             if shown:
-                first = tuple(_in_text(whole, *place) for place in shown[:SHOWN_PLACES])
+                first = tuple(_in_text(known, *place) for place in shown[:SHOWN_PLACES])
                 held.append((entries[one.book_id], len(shown), first))
         return tuple(held), withheld
 

@@ -71,12 +71,15 @@ def reader_html(book: Document | None, passage: ShownPassage) -> str:
     )
 
 
-def found_html(book: Document | None, search: BookSearch) -> str:
-    """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for."""
+def found_html(book: Document | None, search: BookSearch, *, limited: bool = False) -> str:
+    """What was looked for and where it stands, chapter by chapter; empty where nothing was looked for.
+    `limited`: the book was searched up to its spoiler limit.
+    """
     if book is None or not search.wanted:
         return ""
     chapters = places_in_chapters(book, search.found.places, search.unfolded)
-    return render("found.html", wanted=search.wanted, count=search.found.count, chapters=chapters)
+    count = search.found.count
+    return render("found.html", wanted=search.wanted, count=count, chapters=chapters, limited=limited)
 
 
 def places_in_chapters(

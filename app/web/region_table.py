@@ -227,7 +227,9 @@ REGIONS: Mapping[str, Region] = {
     "series": series_html,
     "names": _names,
     "aside": aside_html,
-    "found": lambda known, book_search: found_html(known, book_search),
+    "found": lambda known, book_search, spoiler_limit: found_html(
+        known, book_search, limited=spoiler_limit is not None
+    ),
     "marks": lambda known, bookmarks: marks_html(known, bookmarks),
     "spoken": regions.spoken_status,
     "panel": _panel,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from os.path import commonprefix
 
 from markupsafe import Markup, escape
@@ -17,6 +17,7 @@ from app.store.turns import StoredTurn, displayed_text, level_pieces
 from app.web.citations import CitedAnswer
 from app.web.stats_panel import mode_names
 from core.config import READING_MODES
+from core.conversation.chapter_names import chapter_names
 from core.documents.document import Document
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
@@ -114,12 +115,11 @@ def ways_html(book: Document | None, *, reading_mode: str, spoiler_limit: int | 
         ("full", _("Whole, or refuse")),
         ("chunked", _("In parts")),
     ]
-    titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
     return render(
         "ways.html",
         fits=fits,
         reading_mode=reading_mode,
-        chapters=titles,
+        parts=_by_part(book),
         spoiler_limit=spoiler_limit,
         busy=busy,
     )
@@ -129,8 +129,17 @@ def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *,
     """What a summary is to be about, how long, or "own". `fixed`: that is set elsewhere."""
     lengths = [("paragraph", _("A paragraph")), ("page", _("A page")), ("chapters", _("By chapters"))]
     lengths.append(("own", _("In the book's own sentences, at once")))
-    titles = [" ".join(section.title.split()) for section in book.chapters] if book else []
-    return render("choices.html", titles=titles, chosen=chosen, lengths=lengths, length=length, fixed=fixed)
+    return render(
+        "choices.html", parts=_by_part(book), chosen=chosen, lengths=lengths, length=length, fixed=fixed
+    )
+
+
+def _by_part(book: Document | None) -> list[tuple[str, list[tuple[int, str]]]]:
+    """The chapters as (number, title), under the part of the book they stand in; "" where there are none."""
+    chapters = book.chapters if book else ()
+    named = zip(chapter_names(book, chapters), chapters, strict=True) if book else ()
+    rows = [(name.part, number, " ".join(one.title.split())) for number, (name, one) in enumerate(named, 1)]
+    return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 
 def suggestions_html(spoiler_limit: int | None) -> str:

@@ -273,7 +273,7 @@ def _plan_facts(plan: dict, model: str) -> list[tuple[str, str]]:
     if plan.get("device"):
         device = {"cpu": _("CPU"), "cuda": _("GPU")}.get(plan["device"], str(plan["device"]))
         facts.append((_("Runs on"), " · ".join(part for part in (device, plan.get("dtype")) if part)))
-    if plan.get("layers"):
+    if plan.get("layers") and plan.get("device") != "cpu":
         here = _("{resident} of {layers}").format(
             resident=plan.get("on_chip_layers", 0), layers=plan["layers"]
         )

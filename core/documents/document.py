@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields, replace
 
+from core.documents.listed_chapters import without_later
 from core.documents.word_count import count_words
 from core.errors import UserError
 from core.text.packing import from_json, to_json_text
@@ -84,7 +85,8 @@ class Document:
 
     def up_to(self, chapter: int | None) -> Document:
         """The book as somebody knows it who has read up to the end of its `chapter` (1-based): nothing behind
-        is in it, neither text nor titles nor pages. None: all of it.
+        is in it, neither text nor titles nor pages, nor the titles that its list of chapters has of them.
+        None: all of it.
 
         Raises UserError when there is no such chapter.
         """
@@ -98,7 +100,7 @@ class Document:
         pages = bisect_left(self.page_starts, end)
         return replace(
             self,
-            text=self.text[:end],
+            text=self._known_until(end),
             sections=tuple(section for section in self.sections if section.end <= end),
             page_starts=self.page_starts[:pages],
             page_labels=self.page_labels[:pages],
@@ -121,11 +123,18 @@ class Document:
         begun = (section for section in self.sections if section.start < end)
         return replace(
             self,
-            text=self.text[:end],
+            text=self._known_until(end),
             sections=tuple(replace(section, end=min(section.end, end)) for section in begun),
             page_starts=self.page_starts[:pages],
             page_labels=self.page_labels[:pages],
         )
+
+    def _known_until(self, end: int) -> str:
+        """The text up to there, whose list of chapters names none that begins there or behind."""
+        front = self.chapters[0].start if self.chapters else 0
+        behind = [section for section in self.sections if section.start >= front]
+        known = sum(section.start < end for section in behind)
+        return without_later(self.text[:end], min(front, end), [one.title for one in behind], known)
 
     def section_at(self, offset: int) -> Section:
         """The section that holds the character at `offset`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,11 +12,11 @@ import pytest
 from app.store.history import History
 from app.web.page import Page
 from app.web.regions import stage_html
-from core.documents.document import Document
+from core.documents.document import Document, Section
 from core.errors import UserError
 from tests.support.desks import card as known
 from tests.support.fake_runtime import FakeRuntime, wait_until
-from tests.support.stories import in_chapters, on_shelf
+from tests.support.stories import in_chapters, on_shelf, region
 
 MARKER = "Zyxomma"
 EARLY = "The ferryman Oddo hid the silver key under the third plank of the jetty at dusk. " * 3
@@ -62,6 +64,50 @@ def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(de
     assert desk.state.spoiler_limit == 2
     desk.books.select(story.sha256)
     assert desk.state.spoiler_limit is None, "the newest conversation is open again"
+
+
+def test_neither_the_search_nor_the_list_of_chapters_tells_of_what_lies_behind(make_desk, engine):
+    """The search said that a word does not stand in the book; the contents named every later chapter."""
+    listed = (
+        "Contents\n\nChapter 1 . . 1\nChapter 2 . . 5\nChapter 3 Zyxomma comes . . 9\nChapter 4 . . 12\n\n"
+    )
+    desk = on_shelf(make_desk(engine), in_chapters([EARLY, EARLY, LATE, LATE], front=listed))
+    act(desk, act="limit", value="2")
+    act(desk, act="find", text="Zyxomma")
+    found = region(desk, "found")
+    assert "0 places" in found and "up to your spoiler limit" in found and "in the book." not in found
+    act(desk, act="find", text=" ")
+    act(desk, act="cite", offset="0", length="0")
+    assert "Chapter 2 . . 5" in region(desk, "reader") and MARKER not in around(Page(desk))
+    desk.search.look_for("Zyxomma")
+    wait_until(lambda: not desk.state.text_search.running)
+    assert desk.search.results("Zyxomma", desk.state.text_search).texts == ()
+    act(desk, act="limit", value="0")
+    assert MARKER in region(desk, "reader")
+
+
+def test_chapters_of_the_same_name_stand_under_their_parts_in_the_menus(make_desk, engine):
+    """Two of a novel's three books have a "Chapter 1": a limit was chosen by guessing."""
+    story = in_chapters([EARLY] * 4)
+    first, second, third, fourth = story.sections
+    sections = (
+        replace(first, end=first.end - 9),
+        Section("Book the Second", first.end - 9, first.end, kind="part"),
+        replace(second, title="Chapter 1"),
+        Section("Book the Third", third.start, third.start + 5, kind="part"),
+        replace(third, title="Chapter 1", start=third.start + 5),
+        fourth,
+    )
+    desk = on_shelf(make_desk(engine), replace(story, sections=sections))
+    for menu in (region(desk, "ways"), region(desk, "choices")):
+        assert re.findall(r'<optgroup label="(.*?)">|value="([1-4])"', menu)[:6] == [
+            ("", "1"),
+            ("Book the Second", ""),
+            ("", "2"),
+            ("Book the Third", ""),
+            ("", "3"),
+            ("", "4"),
+        ]
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "", "99999999999999"])

@@ -272,6 +272,7 @@ def test_the_plan_says_where_every_byte_lives_and_escapes_names():
     html = plan_html(plan, model="Llama")
     assert "12 of 32" in html and "131,072 tokens" in html and "42.9\u00a0GB" in html and "pinned RAM" in html
     assert "<cache>" not in html and "<b>note</b>" not in html
+    assert "On-chip layers" not in plan_html(plan | {"device": "cpu"}), "there is no chip to hold them"
 
 
 def test_bytes_are_in_the_unit_of_the_notes():
