@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from core.conversation.naming import in_first_person
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.supported_sentences import TellableSpan, repeats
+from core.evidence.naming import in_first_person
 from core.evidence.passages import sentence_spans
 from core.text.levelled import LevelledText
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from core.conversation.characters import Introduction
-from core.conversation.naming import points_back
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import repeats
 from core.documents.word_count import count_words
 from core.events import SummaryDraft
+from core.evidence.naming import points_back
 
 _TELLING = SummaryLine("\0", 0, 0)  # where the sentence that is being told stands
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from core.conversation.naming import named, points_back
 from core.conversation.part_summaries import SummaryLine
 from core.documents.document import Document
 from core.evidence.choosing import best_sentences, choose_sentences
+from core.evidence.naming import named, points_back
 from core.evidence.nearness import NearSentences
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
@@ -56,14 +56,14 @@ class TellableSpan:
     def near(self, said: str, least: float) -> SummaryLine | None:
         """One sentence with its place, where one of the stretch says it in nearly its words
         (core.evidence.nearness), `least` of them; None where none does, and of one that stands in the book
-        word for word. Who is meant by a pronoun that it begins with is named: the subject of one of the two
-        sentences before its place; None where neither has a name.
+        word for word. Who is meant by a pronoun that it begins with, as its place does, is named; None where
+        the sentence before its place does not say it for certain.
         """
         place = self._near.place(said, least) if ENDED.search(said) else None
         if place is None or self._evidence.quotes.find(said) is not None:
             return None
         if points_back(said):
-            said = named(said, self._near.before(place), self._evidence.is_name) or ""
+            said = named(said, self._near.named_before(place) or "", self._evidence.is_name) or ""
         return SummaryLine(said, *place) if said else None
 
     def own(self, words: int) -> tuple[SummaryLine, ...]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from core.evidence.naming import TITLES, points_back, subject_name, unquoted
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence, denied
 from core.text.ranking import NAME, terms
@@ -41,8 +42,8 @@ class NearSentences:
 
     def place(self, said: str, least: float) -> tuple[int, int] | None:
         """Where the sentence of the stretch stands that says `said`: the one that holds most of its content
-        words in their order, at least the share `least`, with its names and numbers, and denies none of it.
-        None where none does.
+        words in their order, at least the share `least`, of the same one, with its names and numbers, and
+        denies none of it. None where none does.
         """
         words = terms(said)
         if len(set(words)) < _FEW_WORDS:
@@ -51,16 +52,39 @@ class NearSentences:
         for number in sorted(range(len(held)), key=lambda at: (-held[at], at)):
             if held[number] < least:
                 return None
-            if self._consistent(said, words, number):
+            if self._consistent(said, words, number) and self._of_the_same(said, words, number, least):
                 return self._sentences[number]
         return None
 
-    def before(self, place: tuple[int, int], most: int = 2) -> list[str]:
-        """The sentences of the stretch before one of its own, in their order."""
-        at = self._sentences.index(place)
-        return [
-            " ".join(self._text[slice(*span)].split()) for span in self._sentences[max(0, at - most) : at]
-        ]
+    def named_before(self, place: tuple[int, int]) -> str | None:
+        """The sentence before one of the stretch that begins with a pronoun; None before any other."""
+        number = self._sentences.index(place)
+        return self._before(number) if points_back(self._said(number)) else None
+
+    def _of_the_same(self, said: str, words: Sequence[str], number: int, least: float) -> bool:
+        """Whether the book says it of the same person or thing. What `said` begins with stands before the
+        rest of it, a name outside of speech; of a sentence that begins with a pronoun in the one before,
+        where a name is the only one and its subject.
+        """
+        at = next((at for at, word in enumerate(words) if word not in TITLES), 0)
+        subject = next((name for name in self._evidence.names_in(said) if terms(name) == [words[at]]), None)
+        there = self._terms[number]
+        if words[at] in (terms(unquoted(self._said(number))) if subject else there):
+            behind = there[there.index(words[at]) :]
+            if _in_order(words[at:], behind) >= least * len(words[at:]):
+                return True
+        if not points_back(self._said(number)):
+            return False
+        before = self._before(number)
+        if subject:
+            before = subject_name(before, self._evidence.is_name) or ""
+        return words[at] in terms(before)
+
+    def _said(self, number: int) -> str:
+        return " ".join(self._text[slice(*self._sentences[number])].split())
+
+    def _before(self, number: int) -> str:
+        return self._said(number - 1) if number else ""
 
     def _consistent(self, said: str, words: Sequence[str], number: int) -> bool:
         there = self._text[slice(*self._sentences[number])]

@@ -12,7 +12,6 @@ import pytest
 from core.conversation.books import passage
 from core.conversation.characters import Introduction, introductions
 from core.conversation.hearing import standing_line
-from core.conversation.naming import in_first_person, named, points_back
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.standing import SlottedSummary
@@ -20,6 +19,7 @@ from core.conversation.summary_layout import HeadedLines as Lines
 from core.conversation.supported_sentences import TellableSpan
 from core.documents.document import Document, Section
 from core.events import Delta, Finished, ReadingStep, SummaryDraft
+from core.evidence.naming import in_first_person, named, points_back
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
 from core.request import Request
@@ -201,15 +201,19 @@ def test_a_pronoun_that_begins_a_sentence_gets_the_name_or_it_is_not_said():
     assert all(one.quoted for one in done.stands), "its sentences begin with no name"
 
 
-def test_who_is_meant_is_the_subject_of_one_of_the_two_sentences_before():
+def test_who_is_meant_is_the_only_one_whom_the_sentence_before_names_and_its_subject():
+    """ "While Sydney Carton changed the leg on which he rested": it was Jerry."""
+
     def known(name: str) -> bool:
         return name in ("Tull", "Dorcas")
 
     assert points_back("Then he left.") and not points_back("The man left.")
-    assert named("He left.", ["Mr. Tull came in."], known) == "Mr. Tull left."
-    assert named("His hat fell.", ["Dorcas ran.", "The bell rang."], known) == "Dorcas’s hat fell."
-    assert named("He left.", ["Somebody came."], known) is None
-    assert named("They left.", ["Mr. Tull came in."], known) is None
+    assert named("He left.", "Mr. Tull came in, for Tull was cold.", known) == "Mr. Tull left."
+    assert named("His hat fell.", "Dorcas ran.", known) == "Dorcas’s hat fell."
+    assert named("He left.", "Somebody came.", known) is None
+    assert named("He left.", "Somebody came with Mr. Tull.", known) is None
+    assert named("He left.", "Mr. Tull came in with Dorcas.", known) is None
+    assert named("They left.", "Mr. Tull came in.", known) is None
     assert in_first_person("I saw it.") and not in_first_person("He said, “I saw it.”")
 
 

@@ -35,6 +35,9 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
         ("They used no lantern to find the boat.", "They used no lantern"),
         ("He had waited forty minutes for the evening train.", None),  # another number
         ("He had waited for the evening train.", "He had waited"),
+        ("The porter had waited thirty minutes for the evening train.", None),  # of whom nobody said it
+        ("Mr. Tull had waited thirty minutes for the evening train.", None),  # nor of him
+        ("Mr. Tull picked up a baton and a cap.", None),
         ("He waited.", None),  # too few words to agree by
         ("The keeper wept.", None),
     ],
@@ -42,6 +45,37 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
 def test_it_says_so_in_its_order_with_its_names_and_numbers(said: str, begins: str | None):
     found = near(said)
     assert found is None if begins is None else found and found.startswith(begins)
+
+
+TALK = (
+    "Mr. Tull came to the window and looked out at the boats. "
+    "He gave them his signal with the red lamp from the high wall of the old harbour. "
+    "It was for Mr. Tull that Isaac Rudd had rowed. He held his hand out, and Rudd gently pressed it. "
+    "“You mean, Mr. Tull,” said Isaac Rudd, “that the porter is a mincing fool?” "
+    "The fire burned before Isaac. A shade passed from the face as swiftly as a change of weather."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "stands"),
+    [
+        (
+            "Mr. Tull gave them his signal with the red lamp from the high wall of the old harbour.",
+            True,
+        ),  # whom alone the sentence before names
+        ("Isaac gave them his signal with the red lamp from the high wall of the old harbour.", False),
+        ("Rudd held his hand out, and Rudd gently pressed it.", False),  # the other did
+        ("Mr. Tull held his hand out, and Rudd gently pressed it.", False),  # two are named before
+        ("Mr. Tull said that Isaac Rudd is a mincing fool.", False),  # he is spoken to
+        ("Isaac Rudd said that the porter is a mincing fool.", True),
+        ("The fire passed from the face as swiftly as a change of weather.", False),  # of another thing
+        ("A shade passed from the face as swiftly as a change.", True),
+    ],
+)
+def test_it_is_said_of_the_same_person_or_thing(said: str, stands: bool):
+    """“Carton gave him his hand” stood beside “He gave him his hand, and Carton gently pressed it”."""
+    book = Document("B", "", "txt", TALK, (Section("One", 0, len(TALK)),), sha256="T")
+    assert (NearSentences(TALK, (0, len(TALK)), Evidence(book)).place(said, 0.8) is not None) is stands
 
 
 def test_the_bar_is_the_share_of_what_was_told():

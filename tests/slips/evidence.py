@@ -18,6 +18,15 @@ SLIPS = (
     Slip("core/evidence/nearness.py", "if not numbers <=", "if False and not numbers <=", _NEAR),
     Slip("core/evidence/nearness.py", "if number == 0 or any(", "if False and any(", _NEAR),
     Slip("core/evidence/nearness.py", "(denied(said) ^ denied(there))", "set()", _NEAR),
+    Slip("core/evidence/nearness.py", "if not points_back(self._said(number)):", "if False:", _NEAR),
+    Slip("core/evidence/nearness.py", "if subject:", "if False:", _NEAR),
+    Slip(
+        "core/evidence/nearness.py",
+        "terms(unquoted(self._said(number))) if subject else there",
+        "there",
+        _NEAR,
+    ),
+    Slip("core/evidence/naming.py", "and len(last) == 1", "", _NEAR),
     Slip("core/evidence/nearness.py", "else max(above, lengths[at - 1])", "else above", _NEAR),
     Slip(
         "core/evidence/names.py",

@@ -12,8 +12,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from core.conversation.naming import points_back
 from core.conversation.supported_sentences import ENDED
+from core.evidence.naming import points_back
 from core.text.circling import MIN_DISTINCT, distinct_share
 from core.text.ranking import NAME, terms
 

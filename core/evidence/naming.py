@@ -1,0 +1,57 @@
+"""Who a sentence of a summary speaks of: one that begins with a pronoun says it only behind the sentence that
+names him. No model here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from core.text.ranking import terms
+
+_LEADS = (
+    r"(?:(?:then|later|finally|eventually|however|so|and|but|when|while|as|after|before|once|now)\b,?\s+)?"
+)
+_POINTS = re.compile(
+    rf"{_LEADS}(?:he|she|it|they|him|her|them|his|hers|its|their|this|that|these|those)\b", re.IGNORECASE
+)
+_OF_A_PERSON = re.compile(r"(?:(he|she)|(his|her))\b\s+(?=\w)", re.IGNORECASE)
+_TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|St)\.|Miss|Captain|Sir|Lady|Lord|Aunt|Uncle|Father|Professor)"
+TITLES = frozenset(terms("Mr Mrs Ms Dr St Miss Captain Sir Lady Lord Aunt Uncle Father Professor"))
+_SUBJECT = re.compile(rf"(?:{_TITLE}\s+)?(?:[A-Z][\w’'-]+)(?:\s+[A-Z][\w’'-]+)*")
+_FIRST_PERSON = re.compile(r"\b(?:I|me|my|mine|myself|we|us|our|ours)\b")
+_QUOTED = re.compile(r"[“\"][^”\"]*[”\"]")
+
+
+def points_back(sentence: str) -> bool:
+    """Whether it begins with a word that stands for somebody, or something, named before."""
+    return _POINTS.match(sentence) is not None
+
+
+def in_first_person(sentence: str) -> bool:
+    """Whether it says "I" outside of what it quotes: a telling is told in the third person."""
+    return _FIRST_PERSON.search(unquoted(sentence)) is not None
+
+
+def subject_name(sentence: str, is_name: Callable[[str], bool]) -> str | None:
+    """The name that the sentence begins with, title and all; None where it begins with none, or has another
+    one, too: a pronoun behind it may mean either.
+    """
+    names = [one for one in _SUBJECT.finditer(sentence) if is_name(one.group().split()[-1])]
+    last = {one.group().split()[-1] for one in names}
+    sole = names and names[0].start() == 0 and len(last) == 1
+    return names[0].group() if sole else None
+
+
+def named(sentence: str, before: str, is_name: Callable[[str], bool]) -> str | None:
+    """`sentence` with the name that its first word stands for: that of the sentence right `before` it, if it
+    is certain (`subject_name`). None where it is not.
+    """
+    pronoun = _OF_A_PERSON.match(sentence)
+    name = subject_name(before, is_name) if pronoun else None
+    return f"{name if pronoun[1] else name + '’s'} {sentence[pronoun.end() :]}" if name else None
+
+
+def unquoted(sentence: str) -> str:
+    """What the sentence says itself, without what it quotes."""
+    return _QUOTED.sub(" ", sentence)
