@@ -84,7 +84,12 @@ def _tests(found: Record, *, title: str) -> str:
 
 def _kernels(found: Record) -> str:
     parts = []
-    for name, title in (("attention", "Attention, GB/s of keys and values"), ("products", "Products, GB/s")):
+    tables = {
+        "attention": "Attention, GB/s of keys and values",
+        "products": "Products, GB/s",
+        "states": "Layers with a state, GB/s of states that are read and written",
+    }
+    for name, title in tables.items():
         if name in found:
             parts += ["", f"## {title}", "", _rates(found[name])]
     return "\n".join(parts[1:]) if parts else _refused("Attention and products", found)

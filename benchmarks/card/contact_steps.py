@@ -111,7 +111,7 @@ def tests_by_library(sheet: Sheet, options: argparse.Namespace) -> None:
 
 
 def kernels(sheet: Sheet, options: argparse.Namespace) -> None:
-    """Rates of attention and of products by themselves."""
+    """Rates of attention, of products and of layers with a state by themselves."""
     import torch
 
     from benchmarks.card import kernel_rates
@@ -128,6 +128,7 @@ def kernels(sheet: Sheet, options: argparse.Namespace) -> None:
         for name, rates in (
             ("attention", kernel_rates.attention_rates),
             ("products", kernel_rates.product_rates),
+            ("states", kernel_rates.state_rates),
         ):
             found = []
             for one in rates(backend, sizes):

@@ -1,9 +1,10 @@
-"""How fast a card's attention and products are by themselves: few rows over keys that no cache of the card
-holds, and matrices in every format, each in one recording.
+"""How fast a card's attention, products and layers with a state are by themselves: few rows over keys that no
+cache of the card holds, matrices in every format, and states, each in one recording.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from typing import Any
 import torch
 
 from core.backend.base import Backend
+from core.backend.shared.delta_example import ExampleSizes, example_layer
 from core.backend.shared.kv_rows import CODES, as_rows, row_width
 from core.backend.shared.quantized_example import KINDS, Kind, example
 from core.cache.windows import attend_window
+from core.model.delta import GatedDelta
+from core.model.mixer_sizes import DeltaSizes
 from core.text.words import GB
 
 ROWS = (1, 4, 9, 16, 17, 33)
@@ -29,17 +33,19 @@ _REPEATS = 3
 class TimedSizes:
     """What is timed: attention as of one layer over so many tokens, and square matrices. `heads`: of a layer,
     its KV heads and their size, as of Llama 3, Qwen3.5 and Gemma 4; `window`: heads likewise, as of Gemma 3,
-    and the tokens that a row sees.
+    and the tokens that a row sees; `states`: key heads and value heads of 128 numbers, as of Qwen3.5-2B, 9B
+    and 27B.
     """
 
     heads: tuple[tuple[int, int, int], ...] = ((32, 8, 128), (16, 4, 256), (16, 1, 512))
     window: tuple[int, int, int, int] = (8, 4, 256, 1_024)
+    states: tuple[tuple[int, int], ...] = ((16, 16), (16, 32), (16, 48))
     tokens: tuple[int, ...] = (4_608, 65_536, 131_072)
     width: int = 4_096
     cold_bytes: int = COLD_BYTES
 
 
-TINY = TimedSizes(((4, 2, 64),), (2, 1, 64, 100), tokens=(600,), width=512, cold_bytes=1 << 20)
+TINY = TimedSizes(((4, 2, 64),), (2, 1, 64, 100), ((2, 8),), tokens=(600,), width=512, cold_bytes=1 << 20)
 
 
 def attention_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]:
@@ -99,6 +105,30 @@ def product_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any
 
             found = cold_seconds(backend, multiply, turns)
             yield {"kind": _named(kind), "rows": n, **found, **_rate(found, nbytes)}
+
+
+def state_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]:
+    """GB/s of states that are read and written once, by value heads and rows of a pass, each as soon as it is
+    known: convolution and gates of the rows among it.
+    """
+    dice = torch.Generator().manual_seed(0)
+    for key_heads, value_heads in sizes.states:
+        delta = DeltaSizes(key_heads, value_heads, 128, 128, 4)
+        _sizes, *factors = example_layer(ExampleSizes(key_heads, value_heads, 128, 128), dice)
+        there = [one.to(backend.device) for one in factors]
+        layer = GatedDelta(delta, *there, norm=torch.ones(128, device=backend.device)).served_by(backend)
+        nbytes = 2 * 4 * math.prod(delta.size)
+        turns = max(1, -(-sizes.cold_bytes // nbytes))
+        states = torch.randn(2, turns, *delta.size, device=backend.device)
+        for n in ROWS:
+            size = delta.kernel - 1 + n, delta.width
+            rows = torch.randn(size, device=backend.device).to(backend.dtype)
+
+            def take(turn: int, layer: GatedDelta = layer, given: tuple = (states, rows)) -> torch.Tensor:
+                return layer.one_by_one(*given[0][:, turn], given[1])
+
+            found = cold_seconds(backend, take, turns)
+            yield {"kind": f"{value_heads} value heads", "rows": n, **found, **_rate(found, nbytes)}
 
 
 def cold_seconds(backend: Backend, run: Callable[[int], torch.Tensor], turns: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -119,6 +119,13 @@ class DeltaRows(Protocol):
         value_dim]. A row among any number gets the bits it gets alone.
         """
         ...
+
+
+class ServedDelta(NamedTuple):
+    """Such a layer's rows by a kernel. `many`: it is for the steps of a prefill as well as for few rows."""
+
+    rows: DeltaRows
+    many: bool
 
 
 @dataclass(slots=True)
@@ -304,8 +311,10 @@ class Backend(Protocol):
         """
         ...
 
-    def delta_rows(self, parts: DeltaParts) -> DeltaRows | None:
-        """Prepares a layer with a gated delta rule; None where its rows are to be computed by torch."""
+    def delta_rows(self, parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta | None:
+        """Prepares a layer with a gated delta rule, whose rows torch computes by `by_torch`; None where it
+        is to.
+        """
         ...
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.functional as F
 
-from core.backend.base import Backend, DeltaRows
+from core.backend.base import Backend, ServedDelta
 from core.model.mixer_sizes import DELTA_CHUNK as STEP_ROWS
 from core.model.mixer_sizes import DeltaSizes
 from core.model.short_convolution import convolved
@@ -33,11 +33,11 @@ class GatedDelta:
     decay: torch.Tensor  # fp32 [value_heads], negative
     step_bias: torch.Tensor  # likewise
     norm: torch.Tensor  # of what each head finds [value_dim]
-    compiled: DeltaRows | None = None  # rows by a kernel of the backend's
+    compiled: ServedDelta | None = None  # rows by a kernel of the backend's
 
     def served_by(self, backend: Backend) -> GatedDelta:
         """With the kernel that it has for this layer, if any."""
-        return replace(self, compiled=backend.delta_rows(self))
+        return replace(self, compiled=backend.delta_rows(self, self.one_by_one))
 
     @staticmethod
     def rows(projected: torch.Tensor) -> torch.Tensor:
@@ -57,7 +57,7 @@ class GatedDelta:
     def one_by_one(self, source: torch.Tensor, target: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """See Recurrence."""
         if self.compiled is not None:
-            return self.compiled(source, target, rows)
+            return self.compiled.rows(source, target, rows)
         if source.data_ptr() != target.data_ptr():
             target.copy_(source)
         seen = self.sizes.kernel
@@ -89,9 +89,9 @@ class GatedDelta:
         return q * sizes.key_dim**-0.5, k, v, kept, corrected.sigmoid()
 
     def steps(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """See Recurrence: [tokens, value_heads, value_dim]. A kernel takes many rows as it takes few."""
-        if self.compiled is not None:
-            return self.compiled(state, state, rows)
+        """See Recurrence: [tokens, value_heads, value_dim]. A kernel of a CPU's takes many rows as few."""
+        if self.compiled is not None and self.compiled.many:
+            return self.compiled.rows(state, state, rows)
         tail, found = self.sizes.kernel - 1, []
         for start in range(0, rows.shape[0] - tail, STEP_ROWS * _AT_ONCE):
             found += self._few_steps(state, rows[start : start + STEP_ROWS * _AT_ONCE + tail])

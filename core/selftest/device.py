@@ -17,12 +17,15 @@ from core.backend.base import Backend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.shared import library_attention
 from core.backend.shared.compiled import HEAD_DIMS
+from core.backend.shared.delta_example import ExampleSizes, delta_by_definition, example_layer, example_rows
 from core.backend.shared.kv_rows import CODES, as_rows, dequantized
 from core.backend.shared.quantized_example import KINDS, example
 from core.cache.base import KVShape
 from core.cache.offloaded import OffloadedKVCache
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
+from core.model.delta import GatedDelta
+from core.model.mixer_sizes import DeltaSizes
 from core.model.shapes import ModelShape
 from core.planning.budget import newest_rows_bytes
 from core.planning.fitting import is_old, site_of
@@ -38,6 +41,7 @@ _TOLERANCE = {
     torch.float16: 1e-2,
     torch.bfloat16: 4e-2,
 }  # against fp64, numbers around 1
+_STATES_OFF = 1e-3  # states are fp32 on every device
 _BLOCK_BYTES = 64 << 20  # of a copy: half a staging block
 _REPEATS = 4
 
@@ -64,6 +68,7 @@ def check_device(backend: Backend, exact: Backend, gpu: Gpu | None = None) -> It
         (_("numbers"), partial(_numbers, backend, gpu)),
         (_("attention"), partial(_attention, backend)),
         (_("weights in codes"), partial(_codes, backend)),
+        (_("layers with a state"), partial(_states, backend)),
         (_("copies"), partial(_copies, backend)),
         (_("copies beside computing"), partial(_overlap, backend)),
         (_("recordings"), partial(_recordings, backend)),
@@ -204,6 +209,29 @@ def _codes(backend: Backend) -> CheckResult:
     found = [note for note in backend.notes if note not in before]
     figures = {"largest_error": worst, "refused": sorted(backend.refused)}
     return CheckResult(_("weights in codes"), worst <= allowed, " ".join((f"{said}.", *found)), figures)
+
+
+def _states(backend: Backend) -> CheckResult:
+    """Rows of a layer with a gated delta rule, few and many, and whole steps of a prefill, against fp64."""
+    sizes, before, worst = DeltaSizes(2, 8, 128, 32, 4), backend.notes, 0.0
+    dice = torch.Generator().manual_seed(0)
+    _sizes, *factors = example_layer(ExampleSizes(2, 8, 128, 32), dice)
+    exact = GatedDelta(sizes, *factors, norm=torch.ones(sizes.value_dim))
+    there = [one.to(backend.device) for one in factors]
+    layer = GatedDelta(sizes, *there, norm=exact.norm).served_by(backend)
+    for n in (1, 9, 40, 2 * layer.step_rows):
+        state, rows = example_rows(sizes, n, dice)
+        rows, own = rows.to(backend.dtype), state.to(backend.device, copy=True)
+        given = rows.to(backend.device)
+        found = layer.one_by_one(own, own, given) if n < layer.step_rows else layer.steps(own, given)
+        for got, want in zip((found, own), delta_by_definition(exact, state, rows), strict=True):
+            worst = max(worst, float((got.cpu().double() - want).abs().max()))
+    said = _("off by at most {off:.1g} from exact arithmetic").format(off=worst)
+    found = [note for note in backend.notes if note not in before]
+    figures = {"largest_error": worst, "refused": sorted(backend.refused)}
+    return CheckResult(
+        _("layers with a state"), worst <= _STATES_OFF, " ".join((f"{said}.", *found)), figures
+    )
 
 
 def _copies(backend: Backend) -> CheckResult:

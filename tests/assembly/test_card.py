@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from core.assembly.models import cpu_backend
+from core.backend.base import DeltaParts, DeltaRows, ServedDelta
 from core.backend.cpu.at_once import PlainCopies
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.compiled import HEAD_DIMS
@@ -34,7 +35,7 @@ def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_is_well_on_the_cpu():
     """Everything runs; what a CPU has not is said to be not here."""
     found = findings(CpuBackend())
-    good = {"numbers", "attention", "weights in codes", "copies", "answers"}
+    good = {"numbers", "attention", "weights in codes", "layers with a state", "copies", "answers"}
     assert {what for what, one in found.items() if one.ok} == good
     assert all(one.ok is not False for one in findings(CpuBackend(torch.bfloat16)).values())
     assert not [one for one in found.values() if one.ok is False]
@@ -128,6 +129,17 @@ def other_rows(planes: QuantizedMatrix):
     return CpuBackend().coded_rows(planes.picked(torch.arange(planes.rows - 1, -1, -1)))
 
 
+def forgets_too_much(parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta:
+    """A kernel of few rows that leaves less of a state than is to be kept."""
+
+    def rows(source: torch.Tensor, target: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        found = by_torch(source, target, given)
+        target.mul_(0.99)
+        return found
+
+    return ServedDelta(rows, many=False)
+
+
 def forgets_its_past(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool):
     """A slip that only passes of several rows show."""
     out, lse = CpuBackend().attend_part(q, k, v, length=length, causal=causal)
@@ -163,6 +175,7 @@ def test_which_kernel_serves_short_passes_is_said():
         ("attention", "attend_part", sees_codes_badly),
         ("weights in codes", "coded", another_matrix),
         ("weights in codes", "coded_rows", other_rows),
+        ("layers with a state", "delta_rows", forgets_too_much),
         ("copies", "copies", LosesRows),
         ("recordings", "capture", lambda run: lambda: run() * 0),
     ],

@@ -12,12 +12,14 @@ import torch
 
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native import delta
-from core.backend.cpu.native.delta import NativeDelta, delta_by_definition, native_delta
+from core.backend.cpu.native.delta import NativeDelta, native_delta
 from core.backend.cpu.native.library import instruction_sets, library_path, torch_openmp
 from core.backend.shared.compiled import SHORT_PASS_ROWS
+from core.backend.shared.delta_example import delta_by_definition
 from core.hardware.cpu import cpu_flags
 from core.model.delta import STEP_ROWS, GatedDelta
 from core.model.mixer_sizes import DeltaSizes
+from tests.support.delta_layers import rule, some
 
 HERE = instruction_sets(cpu_flags()) if library_path("delta") else []
 # key heads, value heads, their sizes, the convolution: Qwen3.5's of 2B and 27B, a strip that is cut, others
@@ -35,24 +37,6 @@ def kernel(request) -> NativeDelta:
     if not request.param:
         pytest.skip("no library for this computer")
     return NativeDelta(library_path("delta"), request.param, openmp=torch_openmp())
-
-
-def rule(sizes: DeltaSizes, *, steps: float = 1.0) -> GatedDelta:
-    dice = torch.Generator().manual_seed(2)
-    return GatedDelta(
-        sizes=sizes,
-        convolution=torch.randn(sizes.kernel, sizes.channels, generator=dice) * 0.5,
-        decay=-torch.rand(sizes.value_heads, generator=dice),
-        step_bias=torch.randn(sizes.value_heads, generator=dice) * steps,
-        norm=torch.ones(sizes.value_dim),
-    )
-
-
-def some(sizes: DeltaSizes, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A state and rows."""
-    dice = torch.Generator().manual_seed(n)
-    state = torch.randn(sizes.value_heads, sizes.key_dim, sizes.value_dim, generator=dice)
-    return state, torch.randn(sizes.kernel - 1 + n, sizes.width, generator=dice)
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -106,8 +90,11 @@ def test_threads_do_not_change_the_bits(kernel, monkeypatch):
 def test_backend_takes_it_for_sizes_that_it_knows(kernel):
     fast = CpuBackend(delta=kernel)
     odd = [rule(DeltaSizes(2, 4, *dims, 4)) for dims in ((8, 16), (512, 16), (16, 8))]
-    assert fast.delta_rows(rule(SIZES[0])) is not None and CpuBackend().delta_rows(rule(SIZES[0])) is None
-    assert all(fast.delta_rows(one) is None for one in odd)
+    assert (
+        rule(SIZES[0]).served_by(fast).compiled.many
+        and rule(SIZES[0]).served_by(CpuBackend()).compiled is None
+    )
+    assert all(one.served_by(fast).compiled is None for one in odd)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -170,7 +171,20 @@ def test_all_of_it_runs_without_a_card(tmp_path: Path):
     kernels = records["kernels"]["found"]
     assert {one["rows"] for one in kernels["attention"]} == set(kernel_rates.ROWS)
     assert len({one["kind"] for one in kernels["products"]}) == 6
+    assert [one["rows"] for one in kernels["states"]] == list(kernel_rates.ROWS)
     assert (tmp_path / "report.md").read_text("utf-8").startswith("# First contact\n\n**All steps ended well")
+
+
+def test_states_are_timed_by_the_kernel_that_serves():
+    """More of them than a cache holds, each pass from one to another: rows, and what is read and written."""
+    backend = Recording(torch.float32)
+    sizes = replace(kernel_rates.TINY, cold_bytes=3 << 20)
+    found = list(kernel_rates.state_rates(backend, sizes))
+    assert [one["rows"] for one in found] == list(kernel_rates.ROWS) and backend.recorded == len(found)
+    for one in found:
+        nbytes = 2 * 8 * 128 * 128 * 4
+        assert one["gb_per_s"] == pytest.approx(nbytes / 1e9 / (one["microseconds"] / 1e6))
+        assert one["kind"] == "8 value heads"
 
 
 def test_the_librarys_kernels_are_tried_without_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

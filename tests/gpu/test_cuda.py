@@ -15,8 +15,10 @@ from core.backend.base import ScoreRequest
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton.attention import DecodeAttention
+from core.backend.cuda.triton.delta import CardDelta
 from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared.compiled import HEAD_DIMS
+from core.backend.shared.delta_example import ExampleSizes, delta_by_definition, example_layer, example_rows
 from core.backend.shared.kv_rows import CODES
 from core.cache.base import KVShape
 from core.cache.full import FullKVCache
@@ -145,6 +147,27 @@ def test_rows_of_a_window_see_it_alone(dtype, dim, n, length, window):
         assert torch.allclose(got[row].cpu().double(), want[0], atol=2 * ROUNDED[dtype], rtol=0)
         alone = kernel.attend_window(q[row : row + 1].to("cuda"), *here, length=end, window=window)
         assert torch.equal(alone[0], got[row])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("sizes", [ExampleSizes(16, 32, 128, 128), ExampleSizes(2, 8, 128, 48)], ids=str)
+@pytest.mark.parametrize("n", [1, 5, 40, 103])
+def test_rows_of_states_equal_the_definition_alone_and_among_others(dtype, sizes, n):
+    """Written beside the state that was read, or over it."""
+    dice, backend = torch.Generator().manual_seed(n), CudaBackend(dtype)
+    exact, (state, rows) = example_layer(sizes, dice), example_rows(sizes, n, dice)
+    layer = example_layer(sizes, torch.Generator().manual_seed(n), backend.device)
+    kernel = CardDelta(CudaDriver.open(), dtype, stream=backend._stream)
+    rows, own = rows.to(dtype), state.to(backend.device)
+    given, target = rows.to(backend.device), torch.empty_like(own)
+    found = kernel.through(layer, own, target, given)
+    for got, want in zip((found, target), delta_by_definition(exact, state, rows), strict=True):
+        assert torch.allclose(got.cpu().double(), want, atol=1e-4)
+    for row in range(n):
+        alone = kernel.through(layer, own, own, given[row : row + sizes.kernel])
+        assert torch.equal(alone[0], found[row])
+    assert torch.equal(own, target)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -14,6 +14,7 @@ _BACKEND = (
     "tests/backend/test_native.py",
 )
 _SHORT = ("tests/backend/test_cuda_short_passes.py",)
+_STATES = ("tests/backend/test_card_delta.py",)
 
 SLIPS = (
     Slip(
@@ -60,6 +61,14 @@ SLIPS = (
     Slip(
         "core/backend/cuda/triton/sizes.py", "self.warps or rows", "rows", ("tests/backend/test_triton.py",)
     ),
+    Slip("core/backend/cuda/triton/delta.py", " and sizes.width % _WHOLE == 0", "", _STATES),
+    Slip(
+        "core/backend/cuda/triton/delta_trial.py",
+        "not torch.equal(alone[0], found[at])",
+        "not torch.allclose(alone[0], found[at], atol=_OFF)",
+        _STATES,
+    ),
+    Slip("core/model/delta.py", " and self.compiled.many", "", _STATES),
     Slip("core/backend/cuda/streams.py", "        arrived.synchronize()\n", "", _ORDER),
     Slip("core/backend/cuda/streams.py", "        self._q = q\n", "", _ORDER),
 )

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes, _get_current_di
 
 from core.backend.cuda.triton.build import COMPILER, Variant, variants
 from core.backend.cuda.triton.driver import read_kernel
+from core.backend.shared.delta_example import DeltaExample, ExampleSizes, delta_by_definition
 from core.backend.shared.quantized import QuantizedMatrix
 from tests.support.recording import Recording
 
@@ -204,7 +205,7 @@ def packed(address: int, size: Sequence[int], dtype: torch.dtype = torch.float32
 
 
 def promise(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
-    """What each of kernel.py's docstrings says, by plain torch in fp32."""
+    """What each kernel's docstring says, by plain torch."""
     kinds = {name: NUMBERS[pointer] for name, pointer in variant.pointers.items()}
     PROMISES[variant.function](grid, variant.constants, kinds, numbers)
 
@@ -339,11 +340,29 @@ def _decode_rows(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequen
     packed(out, (count, chunks * 32), kinds["out"]).copy_(matrix.picked(rows).decoded())
 
 
+def _take_rows(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    rows, source, target, out, *factors, n, width, key_heads, value_heads, value_dim = numbers
+    assert grid == (value_dim // constants["COLUMNS"], value_heads, 1)
+    keys, taps = constants["KEYS"], constants["TAPS"]
+    sizes = ExampleSizes(key_heads, value_heads, keys, value_dim, taps)
+    assert sizes.width == width
+    shapes = (taps, sizes.channels), (value_heads,), (value_heads,)
+    layer = DeltaExample(sizes, *map(packed, factors, shapes))
+    given = packed(rows, (taps - 1 + n, width), kinds["rows"])
+    state = packed(source, (value_heads, keys, value_dim))
+    found = packed(out, (n, value_heads, value_dim))
+    for row in range(n):  # a state is in fp32 behind each
+        one, behind = delta_by_definition(layer, state, given[row : row + taps])
+        found[row], state = one[0], behind.float()
+    packed(target, (value_heads, keys, value_dim)).copy_(state)
+
+
 PROMISES = {
     "attend_split": _attend_split,
     "join_splits": _join_splits,
     "multiply_codes": _multiply_codes,
     "join_products": _join_products,
     "decode_rows": _decode_rows,
+    "take_rows": _take_rows,
 }
 EXECUTORS = {"promise": promise, **({"interpreter": interpret} if TRITON else {})}

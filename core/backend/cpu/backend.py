@@ -27,6 +27,7 @@ from core.backend.base import (
     Replay,
     RowSource,
     ScoreRequest,
+    ServedDelta,
 )
 from core.backend.cpu.at_once import AttentionAtOnce, PlainCopies
 from core.backend.cpu.flash import flash_works, matmul_attention
@@ -163,11 +164,11 @@ class CpuBackend:
             return None
         return self._native_layers.prepared(layers, norm, AttentionSizes(heads, kv_heads, head_dim), eps)
 
-    def delta_rows(self, parts: DeltaParts) -> DeltaRows | None:
-        """See Backend."""
+    def delta_rows(self, parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta | None:
+        """See Backend. The kernel was tried when it was loaded."""
         if self._native_delta is None or not self._native_delta.takes(parts):
             return None
-        return partial(self._native_delta.through, parts)
+        return ServedDelta(partial(self._native_delta.through, parts), many=True)
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. The kernel was tried when it was loaded."""

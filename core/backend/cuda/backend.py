@@ -8,13 +8,11 @@ import gc
 import logging
 import math
 import os
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
-from statistics import median
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +21,7 @@ from core.backend.base import (
     Backend,
     DeltaParts,
     DeltaRows,
+    DeltaShape,
     DeviceMemory,
     FusedLayers,
     LayerParts,
@@ -30,36 +29,27 @@ from core.backend.base import (
     Replay,
     RowSource,
     ScoreRequest,
+    ServedDelta,
 )
 from core.backend.cpu.quantized_linear import Dequantizer, QuantizedLinear, QuantizedRows
+from core.backend.cuda.errors import says_full
 from core.backend.cuda.pinned import PinnedPool
-from core.backend.cuda.streams import WARM_UPS, CudaCopies, CudaHostAttention, GraphRecorder
-from core.backend.cuda.triton import product_trial, trial
+from core.backend.cuda.streams import CudaCopies, CudaHostAttention, GraphRecorder, device_seconds
+from core.backend.cuda.triton import delta_trial, product_trial, trial
 from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention
-from core.backend.cuda.triton.driver import CudaDriver, DriverError
+from core.backend.cuda.triton.delta import CardDelta
+from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.cuda.triton.products import CardProducts, QuantizedProducts, TritonRows
 from core.backend.shared import blockwise, library_attention
 from core.backend.shared import slots as by_slots
-from core.backend.shared.compiled import CODED_KV, PRODUCTS
+from core.backend.shared.compiled import CODED_KV, DELTA, PRODUCTS
 from core.backend.shared.kv_rows import CODES
 from core.backend.shared.linear import FloatLinear
 from core.backend.shared.quantized import QuantizedMatrix
-from core.errors import DeviceFull, UserError
+from core.errors import UserError
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
-
-# what says that the device is full where torch's allocator does not
-_FULL = (
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUBLAS_STATUS_NOT_INITIALIZED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    # torch asks the management library what to say of it, which containers and WSL lack
-    "NVML_SUCCESS == r INTERNAL ASSERT FAILED",
-)
-_TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
-_CALLS = 4
 
 
 class CudaBackend:
@@ -105,6 +95,7 @@ class CudaBackend:
         self._kernels: dict[int, library_attention.LibraryKernel] = {}  # by head_dim
         # by head_dim and type of rows; None: the library's serves
         self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
+        self._deltas: dict[DeltaShape, CardDelta | None] = {}  # by sizes; None: torch serves
         self._product: by_slots.ScaledProduct | None = None
         self._recorder: GraphRecorder | None = None
         self._make_cpu, self._cpu = cpu, None  # made by the first question
@@ -265,9 +256,25 @@ class CudaBackend:
         """See Backend. A card's passes are recorded instead."""
         return None
 
-    def delta_rows(self, parts: DeltaParts) -> DeltaRows | None:
-        """See Backend. There is no compiled kernel of a card."""
-        return None
+    def delta_rows(self, parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta | None:
+        """See Backend. Of few rows: torch's steps of many are products, which serve a card better."""
+        if parts.sizes not in self._deltas:
+            with self._trial("a gated delta rule") as off:
+                found = delta_trial.try_delta(
+                    lambda: CardDelta(CudaDriver.open(), self.dtype, stream=self._stream),
+                    parts,
+                    by_torch,
+                    off=off,
+                    device=self.device,
+                    dtype=self.dtype,
+                    seconds=self._seconds,
+                )
+            self._note(found.note)
+            self._deltas[parts.sizes] = found.kernel
+            if found.kernel is None:
+                self.refused.add(DELTA)
+        kernel = self._deltas[parts.sizes]
+        return kernel and ServedDelta(partial(kernel.through, parts), many=False)
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. Tries the compiled kernel for short passes."""
@@ -312,20 +319,7 @@ class CudaBackend:
         return torch.cuda.current_stream(self.device).cuda_stream
 
     def _seconds(self, run: Callable[[], torch.Tensor]) -> float:
-        """Of the device alone: a recording of it, where it can be recorded. Else of Python that launches."""
-        try:
-            run = GraphRecorder(self.device).record(run)
-        except RuntimeError as error:
-            log.info("timed without a recording: %s", error)
-        times = []
-        for _time in range(WARM_UPS + _TIMES):
-            torch.cuda.synchronize(self.device)
-            started = time.perf_counter()
-            for _call in range(_CALLS):
-                run()
-            torch.cuda.synchronize(self.device)
-            times.append((time.perf_counter() - started) / _CALLS)
-        return median(times[WARM_UPS:])
+        return device_seconds(self.device, run)
 
     def long_unrecorded(self, *sizes: int, rows: torch.dtype | None = None) -> str:
         """See Backend. Only our kernel finds in device memory how far it is to read."""
@@ -400,14 +394,8 @@ class CudaBackend:
         return self._host.limit_bytes
 
     def out_of_memory(self, error: BaseException) -> bool:
-        """See Backend. torch says it in five ways: by its allocator, by that when it cannot tell more, by the
-        driver's own error, and by the libraries that could not make their handles or workspaces.
-        """
-        if isinstance(error, torch.OutOfMemoryError | DeviceFull):
-            return True
-        if isinstance(error, DriverError):
-            return str(error) == "out of memory"
-        return isinstance(error, RuntimeError) and any(words in str(error) for words in _FULL)
+        """See Backend."""
+        return says_full(error)
 
     def lost(self) -> bool:
         """See Backend. A context in which something faulted says so at every later call, until the process

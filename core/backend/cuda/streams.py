@@ -1,19 +1,26 @@
 """What a card does on streams beside the computation's: copies from and to host memory, questions to the CPU,
-and recorded passes. Knows no caches or models.
+recorded passes, and times of such. Knows no caches or models.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from statistics import median
 
 import torch
 
 from core.backend.base import Mark, Replay
 
+log = logging.getLogger(__name__)
+
 # passes before one is recorded: libraries make their handles, workspaces and choices in the first ones
 WARM_UPS = 3
+_TIMES = 5  # measurements of a kernel on trial, each of a few calls; the median counts
+_CALLS = 4
 
 
 class GraphRecorder:
@@ -192,3 +199,22 @@ def contiguous_runs(
         return
     for into, rows in zip(target, source, strict=True):
         yield from contiguous_runs(into, rows)
+
+
+def device_seconds(device: torch.device, run: Callable[[], torch.Tensor]) -> float:
+    """Of the device alone: a recording of `run`, whose tensor [...] nobody looks at, where it can be
+    recorded. Else of Python that launches.
+    """
+    try:
+        run = GraphRecorder(device).record(run)
+    except RuntimeError as error:
+        log.info("timed without a recording: %s", error)
+    times = []
+    for _time in range(WARM_UPS + _TIMES):
+        torch.cuda.synchronize(device)
+        started = time.perf_counter()
+        for _call in range(_CALLS):
+            run()
+        torch.cuda.synchronize(device)
+        times.append((time.perf_counter() - started) / _CALLS)
+    return median(times[WARM_UPS:])

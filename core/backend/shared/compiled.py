@@ -1,7 +1,7 @@
 """Facts about short passes and the compiled kernels that a plan rests on. No torch."""
 
-# names of those that may be refused by a card or a CPU, by which that is kept; attention to numbers, products
-# with rounded inputs and the gated delta rule are compiled for the CPU alone
+# names of those that may be refused by a card or a CPU, by which that is kept; attention to numbers and
+# products with rounded inputs may be by a CPU alone
 PRODUCTS, CODED_KV, ATTENTION = "products with codes", "attention over codes", "attention"
 COARSE, DELTA = "products with rounded inputs", "the gated delta rule"
 OLDEST = (8, 0)  # compute capability they are compiled for

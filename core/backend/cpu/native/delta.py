@@ -7,16 +7,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 
 from core.backend.base import DeltaParts
 from core.backend.cpu.native.library import ThreadTeam, entry_points, library_path, load_checked
+from core.backend.shared.delta_example import ExampleSizes, delta_by_definition, example_layer, example_rows
 
 _MOST_KEYS, _STEP = 256, 16
-_LEAST_LENGTH = 1e-6
 
 
 class _DeltaCall(ctypes.Structure):
@@ -98,60 +96,13 @@ def native_delta(cpu_flags: Collection[str]) -> NativeDelta | None:
     )
 
 
-class _Sizes(NamedTuple):
-    key_heads: int = 2
-    value_heads: int = 4
-    key_dim: int = 32
-    value_dim: int = 48
-    kernel: int = 4
-    width: int = 2 * 2 * 32 + 4 * 48 + 2 * 4
-
-
-class _Example(NamedTuple):
-    """See DeltaParts."""
-
-    sizes: _Sizes
-    convolution: torch.Tensor
-    decay: torch.Tensor
-    step_bias: torch.Tensor
-
-
 def _agrees(kernel: NativeDelta) -> bool:
     """Against the definition in fp64, over more rows than are made ready at once."""
-    sizes, dice = _Sizes(), torch.Generator().manual_seed(0)
-    channels = sizes.width - 2 * sizes.value_heads
-    convolution = torch.randn(sizes.kernel, channels, generator=dice) * 0.5
-    decay, bias = torch.randn(2, sizes.value_heads, generator=dice)
-    parts = _Example(sizes, convolution, -decay.abs(), bias)
-    rows = torch.randn(sizes.kernel - 1 + 37, sizes.width, generator=dice)
-    source = torch.randn(sizes.value_heads, sizes.key_dim, sizes.value_dim, generator=dice)
+    sizes, dice = ExampleSizes(2, 4, 32, 48), torch.Generator().manual_seed(0)
+    parts = example_layer(sizes, dice)
+    source, rows = example_rows(sizes, 37, dice)
     target = torch.empty_like(source)
     found = kernel.through(parts, source, target, rows)
     want, want_state = delta_by_definition(parts, source, rows)
     near = torch.allclose(found.double(), want, atol=1e-4)
     return near and torch.allclose(target.double(), want_state, atol=1e-4)
-
-
-def delta_by_definition(
-    parts: DeltaParts, state: torch.Tensor, rows: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """By the definition, in fp64: what is found [n, value_heads, value_dim], and the state behind the
-    rows.
-    """
-    sizes, rows, state = parts.sizes, rows.double(), state.double()
-    n, found = rows.shape[0] - sizes.kernel + 1, []
-    channels, keys = sizes.width - 2 * sizes.value_heads, sizes.key_heads * sizes.key_dim
-    for at in range(n):
-        taps = rows[at : at + sizes.kernel, :channels] * parts.convolution.double()
-        q, k, v = F.silu(taps.sum(0)).split((keys, keys, channels - 2 * keys))
-        v = v.view(sizes.value_heads, sizes.value_dim)
-        q, k = (part.view(sizes.key_heads, sizes.key_dim) for part in (q, k))
-        q, k = (part * torch.rsqrt(part.square().sum(-1, keepdim=True) + _LEAST_LENGTH) for part in (q, k))
-        q, k = (part.repeat(sizes.value_heads // sizes.key_heads, 1) for part in (q, k))
-        corrected, kept = rows[at + sizes.kernel - 1, channels:].chunk(2)
-        kept = (parts.decay.double() * F.softplus(kept + parts.step_bias.double())).exp()
-        state = state * kept[:, None, None]
-        lacking = (v - torch.einsum("hk,hkv->hv", k, state)) * corrected.sigmoid()[:, None]
-        state = state + k[:, :, None] * lacking[:, None]
-        found.append(torch.einsum("hk,hkv->hv", q, state) * sizes.key_dim**-0.5)
-    return torch.stack(found), state

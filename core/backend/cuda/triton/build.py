@@ -1,4 +1,5 @@
-"""Compiles kernel.py and product_kernel.py for NVIDIA cards, on a computer with or without one (Linux).
+"""Compiles kernel.py, product_kernel.py and delta_kernel.py for NVIDIA cards, on a computer with or without
+one (Linux).
 
     pip install triton==3.9.0
     python -m core.backend.cuda.triton.build [--out FILE]
@@ -33,6 +34,9 @@ from core.backend.cuda.triton.sizes import (
     CHUNK,
     DECODED_CHUNKS,
     DECODED_ROWS,
+    DELTA_COLUMNS,
+    DELTA_KEYS,
+    DELTA_TAPS,
     DTYPES,
     JOINED_COLUMNS,
     MOST_SPLITS,
@@ -43,6 +47,7 @@ from core.backend.cuda.triton.sizes import (
     TILE_OUTPUTS,
     TILES,
     compiled,
+    compiled_delta,
     compiled_product,
 )
 
@@ -52,9 +57,18 @@ _CAPABILITY, _PTX_VERSION = 80, 80
 _STAGES, _CODE_STAGES = 3, 2
 # what is not named here is a 32-bit number
 _WIDE = ("k_block", "k_head", "v_block", "v_head")
-_WHOLE = ("q_row", "q_head", *_WIDE, "k_row", "v_row", "x_row")  # multiples of 16, as most addresses are
+_WHOLE = (
+    "q_row",
+    "q_head",
+    *_WIDE,
+    "k_row",
+    "v_row",
+    "x_row",
+    "width",
+    "value_dim",
+)  # multiples of 16, as most addresses are
 # addresses of numbers that are read one by one
-_SINGLE = ("ids", "bias", "high", "scale", "offset", "scale_steps", "offset_steps")
+_SINGLE = ("ids", "bias", "high", "scale", "offset", "scale_steps", "offset_steps", "decay", "step_bias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +88,10 @@ class Variant:
     @property
     def source(self) -> Any:
         """The function. Raises ImportError without Triton."""
-        from core.backend.cuda.triton import kernel, product_kernel
+        from core.backend.cuda.triton import delta_kernel, kernel, product_kernel
 
-        return getattr(kernel if hasattr(kernel, self.function) else product_kernel, self.function)
+        rooms = kernel, product_kernel, delta_kernel
+        return getattr(next(one for one in rooms if hasattr(one, self.function)), self.function)
 
     def is_whole(self, name: str) -> bool:
         """Whether what is given for it is always a multiple of 16."""
@@ -95,6 +110,10 @@ def variants() -> Iterator[Variant]:
             yield Variant(compiled("join_splits", dtype, head_dim), "join_splits", join, constants, 4)
     for dtype, kind in DTYPES.items():
         yield from _products(dtype, f"*{kind}")
+        numbers = ("source", "target", "out", "convolution", "decay", "step_bias")
+        pointers = {"rows": f"*{kind}", **dict.fromkeys(numbers, "*fp32")}
+        constants = {"KEYS": DELTA_KEYS, "COLUMNS": DELTA_COLUMNS, "TAPS": DELTA_TAPS}
+        yield Variant(compiled_delta(dtype), "take_rows", pointers, constants, 1, 1, fused=False)
 
 
 def _attentions(dtype: torch.dtype, head_dim: int, coded: bool) -> Iterator[Variant]:
@@ -142,7 +161,7 @@ def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
 
 def source_digest() -> str:
     """SHA-256 of the Triton source and of how it is compiled."""
-    names = ("kernel.py", "product_kernel.py", "sizes.py", "build.py")
+    names = ("kernel.py", "product_kernel.py", "delta_kernel.py", "sizes.py", "build.py")
     return hashlib.sha256(b"".join((ARCHIVE.parent / name).read_bytes() for name in names)).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What is compiled: the sizes that kernel.py's constants take, and the archive that the kernels lie in."""
+"""What is compiled: the sizes that the kernels' constants take, and the archive that the kernels lie in."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ TILE_INPUTS = (16, 32)  # and inputs
 TILE_CHUNKS = 4  # of 32 codes that it decodes at a time
 TILE_JOINED = 512  # numbers of a program of `join_products`
 DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
+# of a gated delta rule: numbers of a key, rows that its convolution sees, columns of a state in a program
+DELTA_KEYS, DELTA_TAPS, DELTA_COLUMNS = 128, 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +80,8 @@ def compiled_product(function: str, dtype: torch.dtype, *sizes: int, shifted: bo
     """
     more = ("shifted",) if shifted else ()
     return f"{'-'.join((function, DTYPES[dtype], *map(str, sizes), *more))}.ptx"
+
+
+def compiled_delta(dtype: torch.dtype) -> str:
+    """The name in the archive of delta_kernel.py's function for rows of this type."""
+    return f"take_rows-{DTYPES[dtype]}.ptx"
