@@ -136,7 +136,7 @@ def _loaded(
     draft: LlamaModel | AheadHead | None = None
     if plan.drafter == MTP:
         in_codes = plan.weights_kernel == "codes"
-        draft = load_ahead(model_dir, backend, target=model, positions=slots, in_codes=in_codes)
+        draft = load_ahead(draft_dir or model_dir, backend, target=model, positions=slots, in_codes=in_codes)
     elif draft_dir:
         draft = load_draft(
             draft_dir,

@@ -1,6 +1,4 @@
-"""A checkpoint folder (safetensors, or what stands for a GGUF) to a LlamaModel on a backend. Knows its
-names, not decoding.
-"""
+"""A folder (of safetensors, or what stands for a GGUF) to a LlamaModel on a backend. Knows no decoding."""
 
 from __future__ import annotations
 
@@ -24,6 +22,7 @@ from core.model.config import ModelConfig, load_config
 from core.model.delta import GatedDelta
 from core.model.families import FAMILIES, LayerKind, is_shifted, usual_name
 from core.model.gguf.folder import gguf_in
+from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.joined_matrices import PartialHead, StackedLinear
 from core.model.llama import Layer, LlamaModel
@@ -61,9 +60,9 @@ def load_model(
 
 
 def weights_in(folder: Path, *, in_codes: bool = True) -> Weights | GgufWeights:
-    """A reader of the weights in a model folder."""
-    file = gguf_in(folder)
-    return Weights(folder) if file is None else GgufWeights(file, in_codes=in_codes)
+    """A reader of the weights in a model folder, or in a GGUF of a layer alone."""
+    file = read_header(folder) if folder.is_file() else gguf_in(folder)
+    return GgufWeights(file, in_codes=in_codes) if file else Weights(folder)
 
 
 def load_draft(
@@ -103,8 +102,8 @@ def load_draft(
 def load_ahead(
     folder: Path, backend: Backend, *, target: LlamaModel, positions: int, in_codes: bool = True
 ) -> AheadHead | None:
-    """The layer of `target`, which was loaded from `folder`, that predicts one token further, over a cache of
-    so many positions; None where the folder holds none. Raises UserError where it is of another shape.
+    """The layer of `target` that predicts one token further, over a cache of so many positions, from the
+    target's `folder` or a file of its own; None where that holds none. Raises UserError for another shape.
     """
     weights = weights_in(folder, in_codes=in_codes)
     there = f"{AHEAD}fc.weight" in weights

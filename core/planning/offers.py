@@ -12,7 +12,15 @@ from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagine, with_vram
 from core.model.gguf.size_estimates import ROUNDED
-from core.model.store.catalogue import EMBEDDED, CatalogueEntry, draft_for, find, has_file, load_catalogue
+from core.model.store.catalogue import (
+    EMBEDDED,
+    CatalogueEntry,
+    draft_for,
+    find,
+    has_file,
+    load_catalogue,
+    with_layer,
+)
 from core.planning.budget import MODEL_FILES
 from core.planning.plan import USEFUL_CONTEXT, Plan
 from core.planning.planner import make_plan as planned
@@ -48,7 +56,16 @@ def plan_model(
 
     Raises PlanError or UserError; another model that fits is named.
     """
+    if entry.role == "ahead":
+        said = _(
+            "{model} is one layer of a model, which drafts for it. Choose the model's own file, and set "
+            "draft_model to this one."
+        )
+        raise UserError(said.format(model=entry.name))
     draft = draft_for(entry, settings.draft_model)
+    is_layer = draft is not None and draft.role == "ahead"
+    if is_layer:
+        entry = with_layer(entry, draft)
     if draft is not None and settings.draft_model is None and not is_there(draft):
         found = plan_model(hardware, replace(settings, draft_model="none"), entry, known=known)
         note = _(
@@ -67,14 +84,15 @@ def plan_model(
         hardware,
         settings,
         target=entry.shape,
-        draft=draft.shape if draft else None,
+        draft=entry.shape.layer_ahead if is_layer else draft and draft.shape,
         alternatives=others,
         known=known,
     )
     if not entry.chat:
         said = _("{model} is a base model, not tuned for chat: it continues texts rather than answers.")
         made = _noted(made, said.format(model=entry.name))
-    return PlannedModel(entry, draft if made.draft_model is not None else None, made)
+    drafts = made.drafter == ("mtp" if is_layer else "model")
+    return PlannedModel(entry, draft if drafts else None, made)
 
 
 def _noted(plan: Plan, note: str) -> Plan:

@@ -14,12 +14,17 @@ from core.assembly.engines import build_bench, build_engine
 from core.backend.cpu.backend import CpuBackend
 from core.config import Settings
 from core.decoding.ahead import AheadDrafter
+from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
+from core.model.gguf.folder import opened
 from core.model.store.catalogue import from_folder, from_gguf
+from core.model.store.fetch import model_folder
+from core.model.store.untrusted import entry_safely
+from core.planning.offers import plan_model
 from core.planning.plan import MTP, Plan
 from core.planning.planner import make_plan
 from core.request import Params
-from tests.support.ahead import WithAhead, checkpoint_with_ahead
+from tests.support.ahead import LayerAlone, WithAhead, checkpoint_with_ahead
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.greedy_answers import answer
@@ -53,8 +58,6 @@ def test_what_the_plan_says_drafts(tmp_path: Path, form: str, monkeypatch: pytes
     reference, weights = checkpoint_with_ahead(tmp_path / "model")
     folder, shape = tmp_path / "model", from_folder(tmp_path / "model").shape
     if form == "file":
-        from core.model.gguf.folder import opened
-
         file = write_gguf(tmp_path / "model.gguf", WithAhead(reference, weights), "Q8_0")
         folder, shape = opened(file), from_gguf(file).shape
     made = build_engine(planned(shape), SETTINGS, folder, backend=CpuBackend())
@@ -65,6 +68,48 @@ def test_what_the_plan_says_drafts(tmp_path: Path, form: str, monkeypatch: pytes
     assert said["triforce"] == said["autoregressive"] and max(drafted) > 1
     assert not any("lacks its layer" in note for note in made.plan.notes)
     build_bench(planned(shape), SETTINGS, folder).draft_pass()
+
+
+def test_a_file_of_the_layer_alone_drafts_for_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As `draft_model`, for a file of the model that lacks it; the plan counts it, and drafts are its."""
+    reference, weights = checkpoint_with_ahead(tmp_path / "model")
+    whole = write_gguf(tmp_path / "whole.gguf", WithAhead(reference, weights), "Q8_0")
+    model = write_gguf(tmp_path / "model.gguf", reference, "Q8_0")
+    layer = write_gguf(tmp_path / "mtp-model.gguf", LayerAlone(reference, weights), "Q8_0")
+    assert entry_safely(layer).role == "ahead"
+    settings = replace(SETTINGS, draft_model=str(layer))
+    made = plan_model(imagined_hardware(ram_gib=16), settings, from_gguf(model))
+    assert (made.plan.drafter, made.draft.folder) == (MTP, layer)
+    assert made.entry.shape.layer_ahead == replace(from_gguf(whole).shape.layer_ahead, name=made.entry.name)
+    proposed: list[tuple[int, ...]] = []
+    propose = AheadDrafter.propose
+
+    def noted(self: AheadDrafter, *given: Any) -> Any:
+        found = propose(self, *given)
+        proposed.append(tuple(found.tokens))
+        return found
+
+    monkeypatch.setattr(AheadDrafter, "propose", noted)
+    said = []
+    for folder, draft in ((opened(whole), None), (opened(model), model_folder(made.draft, lambda *_: None))):
+        shape = made.entry.shape
+        engine = build_engine(planned(shape), SETTINGS, folder, draft_dir=draft, backend=CpuBackend())
+        params = Params(temperature=0.0, top_p=1.0, max_new_tokens=10, mode="triforce")
+        said.append((answer(engine, PROMPT, params), tuple(proposed)))
+        proposed.clear()
+    assert said[0] == said[1] and max(map(len, said[0][1])) > 1
+
+
+def test_a_layer_alone_is_no_model_and_drafts_for_no_other(tmp_path: Path):
+    reference, weights = checkpoint_with_ahead(tmp_path / "model")
+    layer = write_gguf(tmp_path / "mtp-model.gguf", LayerAlone(reference, weights), "Q8_0")
+    two = {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+    other = write_gguf(tmp_path / "other.gguf", wide("qwen3_5_text", **two), "Q8_0")
+    pc = imagined_hardware(ram_gib=16)
+    with pytest.raises(UserError, match="draft_model"):
+        plan_model(pc, SETTINGS, from_gguf(layer))
+    with pytest.raises(UserError, match="another model"):
+        plan_model(pc, replace(SETTINGS, draft_model=str(layer)), from_gguf(other))
 
 
 def test_where_the_folder_lacks_it_lookup_drafts_and_that_is_said(tmp_path: Path):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tests.slips.slip import Slip
 
+_AHEAD = ("tests/assembly/test_ahead.py",)
 _RANKED = ("tests/ranks/test_answers.py",)
 _REPLAYS = ("tests/model/test_recorded_verification.py",)
 
 SLIPS = (
-    Slip(
-        "core/assembly/models.py", "if plan.drafter == MTP:", "if False:", ("tests/assembly/test_ahead.py",)
-    ),
+    Slip("core/assembly/models.py", "if plan.drafter == MTP:", "if False:", _AHEAD),
+    Slip("core/assembly/models.py", "load_ahead(draft_dir or model_dir", "load_ahead(model_dir", _AHEAD),
     Slip(
         "core/assembly/composition.py",
         "return HeardModel(model, self._heard) if self._ahead else model",
         "return model",
-        ("tests/assembly/test_ahead.py",),
+        _AHEAD,
     ),
     Slip("core/assembly/lead_engine.py", "deque(events, maxlen=0)", "pass", _RANKED),
     Slip(

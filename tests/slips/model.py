@@ -23,7 +23,7 @@ SLIPS = (
         _AHEAD,
     ),
     Slip(
-        "core/model/gguf/config.py",
+        "core/model/gguf/layer_ahead.py",
         '"mtp.pre_fc_norm_hidden": "nextn.hnorm"',
         '"mtp.pre_fc_norm_hidden": "nextn.enorm"',
         _AHEAD,

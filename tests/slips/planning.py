@@ -16,6 +16,12 @@ _HYBRID_PLANS = ("tests/planning/test_states.py",)
 _DRAFTER = ("tests/planning/test_drafter.py",)
 
 SLIPS = (
+    Slip(
+        "core/planning/offers.py",
+        "        entry = with_layer(entry, draft)",
+        "        pass",
+        ("tests/assembly/test_ahead.py",),
+    ),
     Slip("core/planning/fitting.py", "(case.draft, case.target.layer_ahead)", "(case.draft,)", _DRAFTER),
     Slip(
         "core/planning/costs.py",

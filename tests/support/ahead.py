@@ -31,6 +31,14 @@ class WithAhead:
         return self._model.state_dict() | self.ahead
 
 
+class LayerAlone(WithAhead):
+    """Likewise without the model's own layers, as in a file of its own."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """As torch's."""
+        return {name: value for name, value in super().state_dict().items() if "model.layers." not in name}
+
+
 class NamedShapes(Named):
     """As a reader of a file."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from core.errors import UserError
 from core.model.families import CONVOLUTION, FAMILIES, FULL, LINEAR, SLIDING, family_of_gguf, why_no_experts
+from core.model.gguf import layer_ahead
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
@@ -62,13 +63,6 @@ WHOLE = {
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
     "layer_scalar": "layer_output_scale.weight",
-}
-# of a layer that predicts one token further, beside what attention and MLP have
-_AHEAD = {
-    "mtp.fc": "nextn.eh_proj",
-    "mtp.norm": "nextn.shared_head_norm",
-    "mtp.pre_fc_norm_embedding": "nextn.enorm",
-    "mtp.pre_fc_norm_hidden": "nextn.hnorm",
 }
 _OTHERS = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
 # numbers of general.file_type: llama.cpp's include/llama.h, enum llama_ftype
@@ -119,8 +113,8 @@ def gguf_name(name: str, family: str = "llama", *, ahead: int = -1) -> str:
     layer that predicts one token further.
     """
     stem, _dot, kind = name.rpartition(".")
-    if stem in _AHEAD:
-        return f"blk.{ahead}.{_AHEAD[stem]}.{kind}"
+    if stem in layer_ahead.NAMES:
+        return f"blk.{ahead}.{layer_ahead.NAMES[stem]}.{kind}"
     if name.startswith("mtp.layers.0."):
         part = stem.removeprefix("mtp.layers.0.")
         return f"blk.{ahead}.{parts_of_layer(family).get(part, part)}.{kind}"
@@ -184,12 +178,6 @@ def head_bytes(file: GgufFile) -> int:
     return held_bytes(tensor.kind, math.prod(tensor.shape)) if is_coded(file, name) else 0
 
 
-def block_ahead(file: GgufFile) -> int:
-    """The block of the layer that predicts one token further; -1 without one."""
-    joins = f".{_AHEAD['mtp.fc']}.weight"
-    return next((int(name.split(".")[1]) for name in file.tensors if name.endswith(joins)), -1)
-
-
 def is_coded(file: GgufFile, name: str) -> bool:
     """Whether the tensor is a matrix that stays codes."""
     tensor = file.tensors.get(name)
@@ -197,12 +185,13 @@ def is_coded(file: GgufFile, name: str) -> bool:
 
 
 def config_of(file: GgufFile, name: str) -> dict[str, Any]:
-    """The values of config.json. Raises UserError for an architecture that does not run here, or what is
-    missing.
+    """The values of config.json; of a layer alone, its model's. Raises UserError for an architecture that
+    does not run here, or what is missing.
     """
     architecture = str(file.metadata.get("general.architecture", ""))
-    family = family_of_gguf(architecture, name)
-    _require_tensors(file, EMBEDDING, gguf_name("model.norm.weight", family))
+    family, is_alone = family_of_gguf(architecture, name), layer_ahead.is_layer_alone(file)
+    if not is_alone:
+        _require_tensors(file, EMBEDDING, gguf_name("model.norm.weight", family))
     if FAMILIES[family].two_sizes:  # else every pair of a head would turn
         _require_tensors(file, ROPE_FACTORS)
     try:
@@ -211,7 +200,7 @@ def config_of(file: GgufFile, name: str) -> dict[str, Any]:
         said = _("{file} does not say all of its model ({error}). Choose another file.")
         raise UserError(said.format(file=file.path, error=error)) from error
     # as many layers as it says, also where it is one of several parts
-    _require_tensors(file, f"blk.{config['num_hidden_layers'] - 1}.ffn_down.weight")
+    _require_tensors(file, f"blk.{config['num_hidden_layers'] - (not is_alone)}.ffn_down.weight")
     return config
 
 
@@ -244,11 +233,11 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
     if FAMILIES[family].two_sizes:
         own["attention_k_eq_v"] = f"blk.{own['layer_types'].index(FULL)}.attn_v.weight" not in file.tensors
     if FAMILIES[family].gated:
-        own["mtp_num_hidden_layers"] = int(block_ahead(file) == own["num_hidden_layers"])
+        own["mtp_num_hidden_layers"] = int(layer_ahead.block_ahead(file) == own["num_hidden_layers"])
     return {
         "architectures": [FAMILIES[family].architecture],
         "model_type": family,
-        "vocab_size": file.tensors[EMBEDDING].shape[0],
+        "vocab_size": _vocabulary(file),
         "hidden_size": hidden,
         "num_hidden_layers": given.number("block_count"),
         "num_attention_heads": heads,
@@ -269,6 +258,12 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
         "eos_token_id": _ends(file.metadata),
         "dtype": "bfloat16",
     }
+
+
+def _vocabulary(file: GgufFile) -> int:
+    """Rows of its embedding; a layer alone may lack that. Raises KeyError."""
+    held = file.tensors.get(EMBEDDING)
+    return held.shape[0] if held else len(file.metadata["tokenizer.ggml.tokens"])
 
 
 class _Values:

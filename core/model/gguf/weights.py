@@ -9,8 +9,9 @@ import torch
 from core.backend.shared.quantized import QuantizedMatrix
 from core.errors import UserError
 from core.model.families import FAMILIES, family_of_gguf
-from core.model.gguf.config import ROPE_FACTORS, block_ahead, gguf_name, is_coded
+from core.model.gguf.config import ROPE_FACTORS, gguf_name, is_coded
 from core.model.gguf.dequantize import floats, planes
+from core.model.gguf.layer_ahead import block_ahead
 from core.model.gguf.reader import BITS, GgufFile
 from core.text.words import translated as _
 

@@ -31,7 +31,8 @@ from core.model.gguf.config import (
     name_of,
 )
 from core.model.gguf.folder import gguf_in
-from core.model.gguf.reader import is_gguf, read_header
+from core.model.gguf.layer_ahead import is_layer_alone
+from core.model.gguf.reader import GgufFile, is_gguf, read_header
 from core.model.gguf.shards import is_later_part, parts_of
 from core.model.gguf.size_estimates import in_format
 from core.model.mixer_sizes import ConvolutionSizes, DeltaSizes, StateSizes
@@ -59,7 +60,9 @@ class CatalogueEntry:
     chat: bool = True  # False: a base model, "not tuned for chat"
     # how a conversation is written where the tokenizer has no chat template (core.text)
     frame: str = "lwm"
-    role: str = "target"  # "draft": only useful as a draft model
+    # "draft": only useful as a draft model; "ahead": the layer alone that predicts one token further than its
+    # model
+    role: str = "target"
     draft: str | None = None
     # "bin": pickled checkpoint, converted once after the download; "gguf": one file, used as it is
     weights: str = "safetensors"
@@ -222,6 +225,9 @@ def from_gguf(file: Path) -> CatalogueEntry:
     shape = ModelShape.from_hf_config(config_of(header, name), name=name)
     coded_bytes, coded_weights = bytes_in_codes(header)
     ahead_bytes, ahead_weights = bytes_in_codes(header, ahead=True)
+    if is_layer_alone(header):
+        shape = replace(shape, ahead_weights=ahead_weights, ahead_bytes=ahead_bytes)
+        return _of_file(file, header, shape, role="ahead")
     shape = replace(
         shape,
         longest_context=shape.native_context if ROPE_FACTORS in header.tensors else shape.longest_context,
@@ -239,17 +245,37 @@ def from_gguf(file: Path) -> CatalogueEntry:
             shape = shape.capped(known.shape.longest_context)
             of_file = {"name": name, "folder": file, "shape": shape, "weights": "gguf"}
             return replace(known, **of_file, embedded=False, taught=False)
+    return _of_file(file, header, shape)
+
+
+def _of_file(file: Path, header: GgufFile, shape: ModelShape, *, role: str = "target") -> CatalogueEntry:
+    """The entry for a GGUF that is no file of a model in the list."""
     return CatalogueEntry(
-        name=name,
+        name=shape.name,
         repo=str(file),
         shape=shape,
-        vocabulary=f"file:{name}",
+        vocabulary=f"file:{shape.name}",
         licence=str(header.metadata.get("general.license") or _("see the file")),
         chat="tokenizer.chat_template" in header.metadata,
         frame="completion",
+        role=role,
         weights="gguf",
         folder=file,
     )
+
+
+def with_layer(entry: CatalogueEntry, layer: CatalogueEntry) -> CatalogueEntry:
+    """The model with a layer that predicts one token further from a file of its own. Raises UserError where
+    it is another model's.
+    """
+    if not _same_but_for_the_form(layer.shape, entry.shape):
+        said = _(
+            "{draft} is the layer of another model than {model}: their sizes differ. Choose the file that "
+            "was made for it, or draft_model: none."
+        )
+        raise UserError(said.format(draft=layer.name, model=entry.name))
+    of_layer = {name: getattr(layer.shape, name) for name in ("ahead", "ahead_weights", "ahead_bytes")}
+    return replace(entry, shape=replace(entry.shape, **of_layer))
 
 
 def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntry | None:

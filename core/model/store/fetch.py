@@ -82,6 +82,8 @@ def _one(
 ) -> Path:
     if entry.embedded:
         return ensure_embedded(progress)
+    if entry.folder is not None and entry.role == "ahead":
+        return entry.folder
     if entry.folder is not None and entry.weights == "gguf":
         return _opened(entry.folder, progress)
     if entry.folder is not None:

@@ -43,11 +43,12 @@ def entry_safely(path: Path, *, should_stop: Callable[[], bool] | None = None) -
         said = _("{file} cannot be looked into: it is damaged, or built to do harm. Choose another file.")
         raise UserError(said.format(file=file)) from error
     shape = ModelShape(**facts["shape"])
-    of_file = {"name": facts["name"], "folder": file, "shape": shape, "weights": "gguf"}
+    own = {"name": facts["name"], "role": facts["role"]}
+    of_file = {**own, "folder": file, "shape": shape, "weights": "gguf"}
     if facts["known"]:
         return replace(find(facts["known"]), **of_file, embedded=False, taught=False)
-    own = {"repo": str(file), "vocabulary": f"file:{facts['name']}", "frame": "completion"}
-    return CatalogueEntry(**of_file, **own, licence=facts["licence"], chat=facts["chat"])
+    listed = {"repo": str(file), "vocabulary": f"file:{facts['name']}", "frame": "completion"}
+    return CatalogueEntry(**of_file, **listed, licence=facts["licence"], chat=facts["chat"])
 
 
 def written_safely(name: str) -> Callable[[Mapping[str, Any]], list[str | None]]:
@@ -86,5 +87,5 @@ def facts_of(path: str) -> dict[str, Any]:
     known = next(
         (one.name for one in load_catalogue().values() if not one.file and one.repo == entry.repo), ""
     )
-    shape = asdict(entry.shape)
-    return {"name": entry.name, "shape": shape, "licence": entry.licence, "chat": entry.chat, "known": known}
+    own = {name: getattr(entry, name) for name in ("name", "licence", "chat", "role")}
+    return {**own, "shape": asdict(entry.shape), "known": known}
