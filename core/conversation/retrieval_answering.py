@@ -64,6 +64,8 @@ class RetrievalAnswering(Responder):
             yield from self._as_wished(alone, search)
         if strange := search.evidence.unknown_names(run.ask.question):
             words = _("Not in this book: {names}. One book is read at a time.")
+            if run.ask.spoiler_limit is not None or run.ask.end is not None:
+                words = _("Not in what may be read of this book: {names}.")
             search.said.append(words.format(names=listed_texts(strange)))
         yield from self._told(run, plan, search, started)
 

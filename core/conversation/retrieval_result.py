@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from core.conversation.passage_reading import Candidate
 from core.conversation.reading import ReadingPart, place_name
 from core.documents.document import Document
+from core.documents.word_count import count_words
 from core.events import Piece, SourceSpan, Stats
 from core.evidence.passages import Passage
 from core.evidence.support import UNSAID, Evidence
@@ -74,10 +75,18 @@ class RetrievalState:
         if ask.chapters or ask.selected_chapters:
             said.insert(1, _("Only the chosen chapters were read."))
         shown = [Piece(joined_sentences(*said), "")]
-        for one in self.order[:_SHOWN_PASSAGES]:
-            place = self.places.get(one) or self.evidence.support("", one, ask.question).place
+        for place in self._nearest(ask):
             shown += [Piece("\n\n", ""), *quotation(ask.book, place)]
         return tuple(shown)
+
+    def _nearest(self, ask: Request) -> list[tuple[int, int]]:
+        """The sentences; the number of a chapter, which stands in a passage as one, only where nothing else
+        is there.
+        """
+        asked = (self.evidence.support("", one, ask.question).place for one in self.order)
+        places = [self.places.get(one) or place for one, place in zip(self.order, asked, strict=True)]
+        told = [place for place in places if count_words(ask.book.text[slice(*place)]) > 1]
+        return (told or places)[:_SHOWN_PASSAGES]
 
     def stands(self) -> tuple[SourceSpan, ...]:
         """What an answer that a verifier has judged stands on, all of it."""

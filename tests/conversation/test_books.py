@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from core.conversation.books import LruCache
@@ -52,6 +54,29 @@ def test_a_second_question_encodes_its_own_words_only():
     session.card(text)
     assert tokenizer.given == ["And then?"]
     assert engine.fed[-1] == len("And then?") + 2
+
+
+def test_what_another_thread_makes_is_waited_for():
+    """A question that came while the book's card was worked out had the book counted a second time."""
+    cache, begun, go_on, made = LruCache(4), threading.Event(), threading.Event(), []
+
+    def count() -> int:
+        made.append(1)
+        begun.set()
+        go_on.wait(60)
+        return 7
+
+    got: list[int] = []
+    threads = [threading.Thread(target=lambda: got.append(cache.get("book", count))) for _ in range(2)]
+    threads[0].start()
+    begun.wait(60)
+    threads[1].start()
+    threads[1].join(0.5)
+    assert cache.get("other", lambda: 1) == 1, "another book waits for nobody"
+    go_on.set()
+    for one in threads:
+        one.join(60)
+    assert got == [7, 7] and made == [1]
 
 
 def test_parts_are_encoded_once():

@@ -11,11 +11,15 @@ from app.web.citations import Citations
 from core.conversation import verifier
 from core.conversation.reranking import ScoredPassage
 from core.conversation.retrieval_answering import SHORT_PASSAGES
+from core.conversation.retrieval_result import RetrievalState
 from core.conversation.verification import GreedyAgreement
 from core.conversation.verifier import NAMES, PassageAnswers, ScoredAnswer, Verifier, scored_answers
+from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import ReadingStep
+from core.evidence.passages import Passage
 from core.evidence.support import Evidence
+from core.request import Request
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, reader, told
 from tests.support.talks import STYLE, ask, encoded, finished, make
@@ -187,6 +191,30 @@ def test_names_of_another_book_are_said_not_to_be_in_this_one(uses, question: st
     assert done.text
     note = f"Not in this book: {strange}. One book is read at a time."
     assert [str(one) for one in done.notes if str(one).startswith("Not in this")] == [note][: bool(strange)]
+
+
+def test_under_a_limit_a_name_is_missed_only_in_what_may_be_read(uses):
+    """“Not in this book: Evremonde.” was said of a book that ends with him, behind the limit."""
+    session, _engine, judge = judging(HIDDEN, 0.0, 0.0)
+    uses(judge)
+    asked = ask(
+        session, told(), "Where is the silver key of Ahab?", reading_mode="retrieval", spoiler_limit=1
+    )
+    notes = [str(one) for one in finished(asked).notes]
+    assert "Not in what may be read of this book: Ahab." in notes
+    assert not any("Not in this book" in one for one in notes)
+
+
+def test_the_number_of_a_chapter_is_no_nearest_passage():
+    """A question with a word that nothing read has was refused above “III”."""
+    text = "III\n\nThe keeper rowed out at dusk.\n\nHe came home late."
+    book = Document("B", "", "txt", text, (Section("III", 0, len(text)),), sha256="n")
+    passages = [Passage(0, 5, "III", None), Passage(5, len(text), "III", None)]
+    search = RetrievalState(Evidence(book), 2, passages, places={passages[0]: (0, 3)})
+    said = "".join(piece.text for piece in search.pieces(Request("Who is Ada?", book)))
+    assert "> The keeper rowed out" in said and "> III" not in said
+    search.order = passages[:1]
+    assert "> III" in "".join(piece.text for piece in search.pieces(Request("Who is Ada?", book)))
 
 
 def test_the_one_that_comes_with_the_program_knows_the_features():
