@@ -67,10 +67,6 @@ class FreshRows:
         self._start, self._rows, self._settled = start, n, False
         return self._copies.mark()
 
-    def cut(self, length: int) -> None:
-        """Tokens from `length` on are gone."""
-        self._rows = max(0, min(self._rows, length - self._start))
-
     def holds(self, start: int, n: int) -> bool:
         """Whether tokens [start, start + n) are still here."""
         return start >= self._start and start + n <= self._start + self._rows
@@ -81,7 +77,9 @@ class FreshRows:
         return self._store.k[place, 0, :, rows], self._store.v[place, 0, :, rows]
 
     def settle(self, landed: Mark) -> None:
-        """Puts the rows into their places, as far as they were not rolled back. `landed`: see `land`."""
+        """Puts the rows into their places; of those that were rolled back others come there. `landed`: see
+        `land`.
+        """
         if not self._settled and self._rows:
             self._copies.finish(landed)
             for place, layer in enumerate(self._streamed):

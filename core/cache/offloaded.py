@@ -238,7 +238,6 @@ class OffloadedKVCache:
         """Rows from `length` on are gone, and a pass that did not get to its end with them."""
         self.length = length
         self._break_off()
-        self._fresh.cut(length)
 
     def _break_off(self) -> None:
         """No pass is under way any more; what a segment sent to host memory may still be on its way there."""

@@ -116,7 +116,7 @@ class BookCache:
     def ids(self, book: Document, part: ReadingPart) -> Sequence[int]:
         """A part's text as the model is fed it, with the blank line behind it."""
         return self._ids.get(
-            (book.sha256, part.start, part.end),
+            (book.sha256, len(book.text), part.start, part.end),
             lambda: array("i", self._tokenizer.encode(passage(book, part) + "\n\n")),
         )
 

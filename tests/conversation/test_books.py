@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
-from core.conversation.books import LruCache
-from core.conversation.reading import ReadingStyle
+from core.conversation.books import BookCache, LruCache
+from core.conversation.reading import ReadingPart, ReadingStyle
 from core.conversation.session import Session
 from core.documents.document import Document, Section
 from core.request import HistoryTurn
@@ -90,6 +91,16 @@ def test_parts_are_encoded_once():
     ask(session, book(), "What about the wedding?")
     parts = [text for text in tokenizer.given if text.startswith("The ") and text.endswith("again.\n\n")]
     assert len(parts) == len(set(parts)) == 4
+
+
+def test_parts_that_begin_alike_and_books_with_a_limit_have_ids_of_their_own():
+    """Under a limit the front matter's list of chapters is another text, as long as it was."""
+    books, whole = BookCache(CharTokenizer(), STYLE, 4096), book(1)
+    limited = replace(whole, text=whole.text.upper()[:-1])
+    for text in (whole, limited):
+        for end in (20, 30):
+            ids = books.ids(text, ReadingPart("", 0, end, 0))
+            assert CharTokenizer().decode(ids) == text.text[:end].strip() + "\n\n"
 
 
 def test_a_forgotten_book_leaves_no_ids():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.conversation.part_summaries import PartSummaryStore
 from tests.support.fakes import CharTokenizer
-from tests.support.talks import ask, book, finished, make, reply_by_prompt, turns
+from tests.support.talks import STYLE, ask, book, finished, make, reply_by_prompt, turns
 
 
 def test_the_text_that_was_read_is_kept_not_the_conversation():
@@ -34,6 +36,20 @@ def test_of_a_book_in_parts_only_the_part_asked_about_is_kept():
     session.save(should_stop=lambda: False)
     assert [owner for owner, _ in engine.saved] == [long.sha256]
     assert engine.saved[0][1] < len(long.text) // 2
+
+
+def test_what_the_other_parts_tell_is_not_stored_with_a_part():
+    """It stands between the part and the question, and changes with every part that is summarised."""
+    session, engine = make(reply_by_prompt, style=replace(STYLE, part_tokens=1200), context_tokens=4000)
+    long = book(4, sentences=70)
+    first = finished(ask(session, long, None))
+    ask(session, long, "What about the wedding?", history=turns("Summarize", first))
+    session.save(should_stop=lambda: False)
+    kept = engine.saved[0][1]
+    before, behind = (
+        CharTokenizer().decode(ids) for ids in (engine.prompts[-1][:kept], engine.prompts[-1][kept:])
+    )
+    assert before.endswith("came again.\n\n") and behind.startswith("What the other parts tell, in short:")
 
 
 def test_a_book_is_stored_while_it_is_read_and_the_parts_of_one_are_not():

@@ -36,7 +36,6 @@ SLIPS = (
     Slip("core/cache/retrieval.py", "self._selected + token - self._anchor", "token - self._anchor", _CACHE),
     Slip("core/cache/selection.py", "shares[..., :1] = torch.inf", "shares[..., :1] += 0.0", _CACHE),
     Slip("core/cache/selection.py", "length - own + 1 if own else length", "length", _CACHE),
-    Slip("core/cache/offloaded.py", "self._fresh.cut(length)", "pass", _CACHE),
     Slip("core/cache/offloaded.py", "resident = min(self.length, ", "resident = max(0, ", _CACHE),
     Slip("core/cache/snapshot.py", "or zlib.crc32(data) != checksum", "or False", _SNAPSHOT),
     Slip("core/cache/snapshot.py", 'if facts["model"] != self._key:', "if False:", _SNAPSHOT),

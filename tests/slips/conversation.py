@@ -40,8 +40,14 @@ SLIPS = (
     ),
     Slip(
         "core/conversation/books.py",
+        "(book.sha256, len(book.text), part.start, part.end),\n            lambda: array",
+        "(book.sha256, len(book.text), part.start),\n            lambda: array",
+        _TALK,
+    ),
+    Slip(
+        "core/conversation/books.py",
+        "(book.sha256, len(book.text), part.start, part.end),\n            lambda: array",
         "(book.sha256, part.start, part.end),\n            lambda: array",
-        "(book.sha256, part.start),\n            lambda: array",
         _TALK,
     ),
     Slip(
