@@ -155,7 +155,7 @@ def test_the_table_of_a_book_is_what_plan_says(capsys: pytest.CaptureFixture):
         assert main([*asked, *more]) == 0
         printed.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert printed[0]["assumed_draft_acceptance"] == 2 * printed[1]["assumed_draft_acceptance"] == 0.5
-    (row,) = (one for one in plan_tables.book_table().splitlines() if "RTX 4090" in one)
+    (row,) = (one for one in plan_tables.book_table().splitlines() if "RTX 4090" in one and "Q4_K_M" in one)
     cells = dict(zip(plan_tables.BOOK_COLUMNS, [one.strip() for one in row.split("|")[1:-1]], strict=True))
     assert cells["Between tokens"] == f"{printed[0]['expected_tbt_ms']:.0f} ms"
     assert cells["at half of MTP's acceptance"] == f"{printed[1]['expected_tbt_ms']:.0f} ms"
@@ -165,6 +165,19 @@ def test_the_table_of_a_book_is_what_plan_says(capsys: pytest.CaptureFixture):
         == f"{printed[0]['on_chip_layers']} of {printed[0]['layers']} layers' cache"
     )
     assert plan_tables.book_plan(name, parts)["expected_tbt_ms"] == printed[0]["expected_tbt_ms"]
+
+
+def test_half_of_an_acceptance_is_told_of_the_same_cache():
+    """Rounded, the 27B lies on 24 GB whole; at half of MTP's acceptance 16 bits of cache would be chosen,
+    some of them beside the card: another plan's time.
+    """
+    (row,) = (one for one in plan_tables.book_table().splitlines() if "RTX 4090" in one and "rounded" in one)
+    cells = dict(zip(plan_tables.BOOK_COLUMNS, [one.strip() for one in row.split("|")[1:-1]], strict=True))
+    whole, half, plain = (
+        int(cells[name].removesuffix(" ms"))
+        for name in ("Between tokens", "at half of MTP's acceptance", "plain decoding")
+    )
+    assert whole < half < plain and cells["Stays on the card"] == "16 of 16 layers' cache"
 
 
 def test_a_table_with_uneven_rows_is_refused():

@@ -150,8 +150,8 @@ BOOK_CASES = (
     ("8 GB (RTX 4060)", {"gpu": "RTX 4060", "ram_gib": 32}, ("Qwen3.5-4B",)),
     ("12 GB (RTX 4070)", {"gpu": "RTX 4070", "ram_gib": 32}, ("Qwen3.5-9B", "gemma-4-12b-it-Q4_K_M")),
     ("16 GB (RTX 4080)", {"gpu": "RTX 4080", "ram_gib": 32}, ("Qwen3.5-9B", "gemma-4-12b-it-Q4_K_M")),
-    ("24 GB (RTX 3090)", {"gpu": "RTX 3090", "ram_gib": 64}, ("Qwen3.8-27B-Q4_K_M",)),
-    ("24 GB (RTX 4090)", {"gpu": "RTX 4090", "ram_gib": 64}, ("Qwen3.8-27B-Q4_K_M",)),
+    ("24 GB (RTX 3090)", {"gpu": "RTX 3090", "ram_gib": 64}, ("Qwen3.8-27B",)),
+    ("24 GB (RTX 4090)", {"gpu": "RTX 4090", "ram_gib": 64}, ("Qwen3.8-27B", "Qwen3.8-27B-Q4_K_M")),
 )
 BOOK_COLUMNS = (
     "Card",
@@ -182,7 +182,8 @@ def book_table(columns: Collection[str] = BOOK_COLUMNS) -> str:
 def _book_row(computer: str, name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
     found, half = book_plan(name, parts), None
     if found["drafter"] == MTP:
-        half = book_plan(name, parts, draft_acceptance=found["assumed_draft_acceptance"] / 2)
+        accepted = found["assumed_draft_acceptance"] / 2
+        half = book_plan(name, parts, draft_acceptance=accepted, kv=found["kv_bits"])  # the same cache
     on_card = f"{found['on_chip_layers']} of {found['layers']} layers' cache"
     entry = find(name)
     return (
@@ -200,11 +201,13 @@ def _book_row(computer: str, name: str, parts: Mapping[str, Any]) -> tuple[str, 
 
 
 def book_plan(
-    name: str, parts: Mapping[str, Any], *, draft_acceptance: float | None = None
+    name: str, parts: Mapping[str, Any], *, draft_acceptance: float | None = None, kv: int | None = None
 ) -> dict[str, Any]:
     """What `plan --json` says of this model on such a computer, a book of 131,072 tokens before it."""
     device = "cuda" if "gpu" in parts else "cpu"
-    settings = Settings(device=device, context_tokens=KV_CONTEXT, assumed_draft_acceptance=draft_acceptance)
+    settings = Settings(
+        device=device, context_tokens=KV_CONTEXT, assumed_draft_acceptance=draft_acceptance, kv=kv
+    )
     return plan_model(imagined_hardware(**parts), settings, find(name)).plan.to_json()
 
 

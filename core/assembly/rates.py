@@ -18,7 +18,8 @@ from core.hardware.cpu import cpu_flags, cpu_name
 from core.hardware.facts import CpuRates
 from core.hardware.measured import CPU_RATES, Measurements
 from core.hardware.probe import rates_in
-from core.planning.costs import KERNEL_SPEED, usual_rates
+from core.planning.costs import KERNEL_SPEED
+from core.planning.cpu_rates import usual_rates
 from core.planning.plan import Plan
 from core.text.words import GB
 

@@ -14,25 +14,25 @@ probability p, and t_mid = E(q, m) is what one middle pass yields from m drafted
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from core.backend.shared.compiled import (
     ATTENTION,
     COARSE,
     CODED_KV,
-    COUNTED_HEAD_DIMS,
     CPU_HEAD_DIMS,
     DELTA,
     DTYPES,
+    HEAD_DIMS,
     INPUTS_STEP,
     OLDEST,
     PRODUCTS,
     ROW_TILES,
     SHORT_PASS_ROWS,
 )
-from core.hardware.facts import CpuRates, Gpu, Hardware, instruction_set
+from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
+from core.planning.cpu_rates import usual_rates
 from core.text.words import GB
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a
@@ -70,18 +70,12 @@ SUM_S, SUM_SHARE = 0.000025, 0.5
 # CPU figures: lines through passes of 1 to 9 rows of SmolLM2-135M behind 64 to 16,000 tokens, on one core and
 # two, and through products of 4 million weights on one, by either instruction set (docs/LOG.md).
 CPU_LAYER_S = 0.0001
-# Of a core by what it has: GB/s of weights and of a KV cache, thousand million operations a second of long
-# products, of those of few rows, of attention of few rows; until this computer's own are measured
-# (core.assembly.rates). asimd: assumed.
-CPU_CORE = {
-    "avx512f": (10.0, 13.0, 100.0, 140.0, 130.0),
-    "avx2": (8.0, 13.0, 50.0, 80.0, 60.0),
-    "asimd": (10.0, 13.0, 50.0, 30.0, 20.0),
-    "": (10.0, 13.0, 15.0, 6.0, 6.0),
-}
 # small operations of one row of one layer with a state, by torch, and how often its bytes cross: on one core
 # .46, .65 and .96 ms for states of 1, 2 and 3 MB; a card's share is assumed, 35 launches (docs/LOG.md)
 CPU_STATE_ROW_S, GPU_STATE_ROW_S, STATE_CROSSINGS = 0.0002, 0.00015, 3
+# of a row of a layer in a card's compiled kernel, its states' bytes apart: some hundred instructions of a
+# warp that waits for most of them; assumed
+GPU_DELTA_ROW_S = 0.000002
 # chunked, its products of 64 tokens in numbers of 32 bits take so many times as long as matrices', on a core
 DELTA_TIMES = 6
 # and row by row in the compiled kernel, as its products of few rows: 37 to 45 us for a row of 1 MB of states,
@@ -89,7 +83,6 @@ DELTA_TIMES = 6
 DELTA_ROW_TIMES = 1.2
 COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 rows (docs/LOG.md)
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
-CPU_GB_PER_S_LIMIT = 45.0  # dual-channel desktop memory
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
 # "compiled": on a card by the compiled kernel, assumed, not measured; "decoded": there by torch
@@ -169,26 +162,6 @@ def cpu_speeds(hardware: Hardware, threads: int, dtype: str) -> DeviceSpeeds:
     )
 
 
-def usual_rates(flags: Collection[str], threads: int, dtype: str) -> CpuRates:
-    """What so many cores with these instructions usually do; see CPU_CORE."""
-    best = instruction_set(flags)
-    weights, kv, *per_core = CPU_CORE[best]
-    linear, few_linear, few_attention = (rate * threads for rate in per_core)
-    if "amx_bf16" in flags and dtype == "bfloat16":
-        linear *= 2
-    return CpuRates(
-        cpu="",
-        instructions=best,
-        threads=threads,
-        computes=dtype,
-        weights_gb_per_s=min(weights * threads, CPU_GB_PER_S_LIMIT),
-        kv_gb_per_s=min(kv * threads, CPU_GB_PER_S_LIMIT),
-        linear_gflops=linear,
-        few_linear_gflops=few_linear,
-        few_attention_gflops=few_attention,
-    )
-
-
 def serves(gpu: Gpu, dtype: str, kernel: str) -> bool:
     """Whether a compiled kernel (core.backend.shared.compiled) may be counted on: until a trial on the card
     said otherwise, on every card that it is compiled for.
@@ -209,7 +182,8 @@ def gpu_speeds(gpu: Gpu, dtype: str) -> DeviceSpeeds:
         linear_flops=flops * linear,
         attention_flops=flops * attention,
         layer_s=GPU_LAYER_S,
-        state_row_s=GPU_STATE_ROW_S,
+        state_row_s=GPU_DELTA_ROW_S if serves(gpu, dtype, DELTA) else GPU_STATE_ROW_S,
+        compiled_states=serves(gpu, dtype, DELTA),
         decodes_weights=not serves(gpu, dtype, PRODUCTS),
         decodes_kv=not serves(gpu, dtype, CODED_KV),
         compiled_kv=True,
@@ -275,9 +249,11 @@ def pass_s(
     kv_bytes *= _times_read(rows, attended_by_torch(shape, speeds))
     if kv_rows == CODED_ROWS:
         kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)
-    # each row of a short pass reads its own window
-    kv_bytes += min(rows, SHORT_PASS_ROWS) * shape.window_bytes(dtype, min(kv_tokens, shape.window))
     kv_bytes *= _row_tiles(shape, rows, speeds)
+    windows = shape.of_windows  # a card's kernel reads them for many rows at once; else each row its own
+    together = _by_cards_kernel(windows, speeds)
+    times = _row_tiles(windows, rows, speeds) if together else min(rows, SHORT_PASS_ROWS)
+    kv_bytes += times * shape.window_bytes(dtype, min(kv_tokens, shape.window))
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     if attended_by_torch(shape, speeds) and not speeds.decodes_kv:  # else the rates are torch's already
@@ -296,8 +272,10 @@ def _states_s(shape: ModelShape, rows: int, speeds: DeviceSpeeds) -> float:
     if not shape.state_bytes:  # a short convolution: small operations, as between other layers' products
         return shape.stateful * speeds.layer_s
     crossing = STATE_CROSSINGS * shape.state_bytes / speeds.kv
-    if speeds.compiled_states:
+    if speeds.compiled_states and speeds.in_turns:
         return crossing + _delta_rows_s(shape, rows, speeds)
+    if speeds.compiled_states:
+        return crossing + rows * shape.stateful * speeds.state_row_s
     return rows * (shape.stateful * speeds.state_row_s + crossing)
 
 
@@ -323,12 +301,12 @@ def recorded_whole(shape: ModelShape, speeds: DeviceSpeeds) -> bool:
     """Whether passes over a KV cache that stays on a card may be recorded
     (core.model.recorded_verification): by the compiled attention, of layers that all see every token.
     """
-    return (
-        shape.of_one_store
-        and speeds.compiled_kv
-        and not speeds.decodes_kv
-        and shape.head_dim in COUNTED_HEAD_DIMS
-    )
+    return shape.of_one_store and _by_cards_kernel(shape, speeds)
+
+
+def _by_cards_kernel(shape: ModelShape, speeds: DeviceSpeeds) -> bool:
+    """Whether a card attends by the compiled kernel."""
+    return speeds.compiled_kv and not speeds.decodes_kv and shape.head_dim in HEAD_DIMS
 
 
 def _times_read(rows: int, one_by_one: bool) -> int:
@@ -339,8 +317,8 @@ def _row_tiles(shape: ModelShape, rows: int, speeds: DeviceSpeeds) -> int:
     """How often a card's attention reads keys and values for so many rows. The second time they may lie in
     its cache; how much that saves was not measured.
     """
-    if not speeds.compiled_kv or speeds.decodes_kv or shape.head_dim not in COUNTED_HEAD_DIMS:
-        return 1  # a library's kernel, or none of a card
+    if not _by_cards_kernel(shape, speeds):
+        return 1
     return -(-rows * shape.heads // shape.kv_heads // ROW_TILES[shape.head_dim])
 
 
@@ -348,7 +326,7 @@ def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, spee
     """Bytes of numbers that would take as long to attend to as a cache of `tokens` in codes."""
     if attended_by_torch(shape, speeds):
         return nbytes / KERNEL_SPEED["by torch"]
-    if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in COUNTED_HEAD_DIMS):
+    if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in HEAD_DIMS):
         return nbytes + tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
     return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes
 
@@ -377,7 +355,7 @@ def prefill_seconds(
     """
     compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
-    if speeds.compiled_states:
+    if speeds.compiled_states and speeds.in_turns:  # a card's kernel is for few rows
         compute += _delta_rows_s(shape, tokens, speeds)
     else:
         compute += DELTA_TIMES * tokens * shape.state_flops_per_token / speeds.linear_flops

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.backend.shared.compiled import ATTENTION, CODED_KV, PRODUCTS
+from core.backend.shared.compiled import ATTENTION, CODED_KV, DELTA, PRODUCTS
 from core.cache.disk import quota_of
 from core.config import Settings
 from core.errors import PlanError
@@ -179,7 +179,7 @@ def _overridden(gpu: Gpu, settings: Settings) -> Gpu:
         "tflops": settings.tflops,
     }
     measured = gpu.pcie_measured and settings.pcie_gb_per_s is None
-    refused = (PRODUCTS, CODED_KV) if settings.kernels == "library" else gpu.refused
+    refused = (PRODUCTS, CODED_KV, DELTA) if settings.kernels == "library" else gpu.refused
     return replace(
         gpu,
         pcie_measured=measured,

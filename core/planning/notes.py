@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.backend.shared.compiled import COARSE, CODED_KV, COUNTED_HEAD_DIMS, DELTA, PRODUCTS
+from core.backend.shared.compiled import COARSE, CODED_KV, DELTA, HEAD_DIMS, PRODUCTS
 from core.config import Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
@@ -33,6 +33,7 @@ def notes_for(
         _context(plan, settings, target),
         _kv(plan),
         _kv_format(plan, settings, target, gpu),
+        _states(plan, target, gpu),
         _ranks(plan),
         _bus(plan, gpu),
         _pageable(plan, hardware),
@@ -161,13 +162,24 @@ def _kv_format(plan: Plan, settings: Settings, target: ModelShape, gpu: Gpu | No
         )
     if gpu is None:
         return said
-    if serves(gpu, plan.dtype, CODED_KV) and target.head_dim in COUNTED_HEAD_DIMS:
+    if serves(gpu, plan.dtype, CODED_KV) and target.head_dim in HEAD_DIMS:
         reading = _(
             "A kernel that is tried on the card first reads it as it is; the time is expected, not measured."
         )
     else:
         reading = _("It is decoded piece by piece on the GPU; how fast was not measured.")
     return joined_sentences(said, reading)
+
+
+def _states(plan: Plan, target: ModelShape, gpu: Gpu | None) -> str:
+    if gpu is None or not target.state_bytes:
+        return ""
+    if serves(gpu, plan.dtype, DELTA):
+        return _(
+            "Layers with a state are computed by a kernel that is tried on the card first; the time is "
+            "expected, not measured."
+        )
+    return _("Layers with a state are computed by torch, row by row; how fast was not measured.")
 
 
 def _bus(plan: Plan, gpu: Gpu | None) -> str:

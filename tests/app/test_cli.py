@@ -127,7 +127,7 @@ def test_a_pc_of_16_gb_is_named_a_model_that_holds_a_whole_book(machine, capsys)
     assert plan["context_tokens"] == 131_072 and plan["device"] == ("cuda" if machine else "cpu")
     size = "4B" if machine else r"(0\.8|2|4)B"
     assert re.fullmatch(rf"Qwen3\.5-{size}-Q4_K_M", plan["model"])
-    assert plan["kv_bits"] == (8 if machine else 16)
+    assert plan["kv_bits"] == 16
 
 
 def test_plan_for_an_imagined_machine(capsys: pytest.CaptureFixture[str]):

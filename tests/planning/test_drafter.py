@@ -35,7 +35,7 @@ def line(made: Plan, name: str) -> int:
 
 def test_a_file_with_such_a_layer_drafts_by_it_and_its_memory_is_counted():
     made, layer = planned(), find(NAME).shape.layer_ahead
-    assert (made.drafter, made.draft_model, made.straight) == (MTP, None, True)
+    assert (made.drafter, made.draft_model, made.straight) == (MTP, None, False)
     assert made.assumed_draft_acceptance == costs.ACCEPTANCE_AHEAD == 0.5
     assert line(made, DRAFT_MODEL) == layer.weight_bytes("bfloat16")
     # by the difference of two published files of one shape, and what 3.6's has beside that
@@ -92,9 +92,9 @@ def test_what_was_tuned_with_another_drafter_is_not_used():
 
 def test_the_acceptance_that_is_assumed_can_be_said():
     """Of what drafts; lookup's is not meant."""
-    half = planned(assumed_draft_acceptance=0.25)
-    assert (half.drafter, half.assumed_draft_acceptance) == (MTP, 0.25)
-    assert planned().expected_tbt_ms < half.expected_tbt_ms < half.expected_plain_tbt_ms
+    more = planned(assumed_draft_acceptance=0.75)
+    assert (more.drafter, more.assumed_draft_acceptance) == (MTP, 0.75)
+    assert more.expected_tbt_ms < planned().expected_tbt_ms < more.expected_plain_tbt_ms
     lookup = planned("Qwen3.6-27B-Q4_K_M", assumed_draft_acceptance=0.9)
     assert lookup.assumed_draft_acceptance == costs.ACCEPTANCE_NGRAM
 

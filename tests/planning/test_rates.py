@@ -18,7 +18,7 @@ from core.hardware.facts import CpuRates, Hardware
 from core.hardware.gpus import imagined_hardware
 from core.hardware.measured import Measurements
 from core.model.store.catalogue import find
-from core.planning.costs import usual_rates
+from core.planning.cpu_rates import usual_rates
 from core.planning.offers import offers, plan_model
 from core.planning.plan import Plan
 from core.planning.recommended import first_answer

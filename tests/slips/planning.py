@@ -29,6 +29,16 @@ SLIPS = (
         "",
         _DRAFTER,
     ),
+    Slip(
+        "core/planning/costs.py",
+        "compiled_states and speeds.in_turns:  # a",
+        "compiled_states:  # a",
+        _HYBRID_PLANS,
+    ),
+    Slip(
+        "core/planning/costs.py", "if together else min(rows", "if not together else min(rows", _HYBRID_PLANS
+    ),
+    Slip("core/planning/fitting.py", "(PRODUCTS, CODED_KV, DELTA)", "(PRODUCTS, CODED_KV)", _HYBRID_PLANS),
     Slip("core/planning/planner.py", "two.tbt_s < lengths.tbt_s", "two.tbt_s > lengths.tbt_s", _HYBRID_PLANS),
     Slip(
         "core/planning/costs.py",

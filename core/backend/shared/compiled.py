@@ -7,7 +7,6 @@ COARSE, DELTA = "products with rounded inputs", "the gated delta rule"
 OLDEST = (8, 0)  # compute capability they are compiled for
 DTYPES = ("bfloat16", "float16")
 HEAD_DIMS = (64, 128, 256, 512)  # of attention on a card,
-COUNTED_HEAD_DIMS = (64, 128)  # of which a plan counts on these: no card has run the others
 CPU_HEAD_DIMS = (64, 128, 256, 512)  # and on a CPU
 # A verification has up to 33 rows. On a CPU each row of a pass of so many has the bits that it has alone.
 SHORT_PASS_ROWS = 40
