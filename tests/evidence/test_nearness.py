@@ -63,6 +63,7 @@ TALK = (
             "Mr. Tull gave them his signal with the red lamp from the high wall of the old harbour.",
             True,
         ),  # whom alone the sentence before names
+        ("Mr. Tull gave them his signal with the red lamp of an old foe.", False),  # too little of it
         ("Isaac gave them his signal with the red lamp from the high wall of the old harbour.", False),
         ("Rudd held his hand out, and Rudd gently pressed it.", False),  # the other did
         ("Mr. Tull held his hand out, and Rudd gently pressed it.", False),  # two are named before
