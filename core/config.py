@@ -86,6 +86,7 @@ class Settings:
     threads: int | None = None
     on_chip_layers: int | None = None
     kv_residency: str = "layers"
+    cpu_share: str = "auto"  # a choice of its own: what the plan promises to pay
     cuda_graphs: str = "auto"  # a choice of its own: measured, then whichever is faster
     kernels: str = "auto"  # a choice of its own: those of ours that a trial on the card finds to serve
     staging_blocks: int | None = None
@@ -183,6 +184,7 @@ RULES: dict[str, Rule] = {
     "threads": rules.whole(1, 1024, auto=True),
     "on_chip_layers": rules.whole(0, 512, auto=True),
     "kv_residency": rules.choice(("layers", "blocks")),
+    "cpu_share": rules.choice(("auto", "none")),
     "cuda_graphs": Rule(lambda: rules.one_of(GRAPHS), _switch, names=GRAPHS),
     "kernels": rules.choice(KERNELS),
     "staging_blocks": rules.whole(2, 16, auto=True),

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.cache import offloaded as offloaded_module
 from core.cache.full import FullKVCache
 from core.config import MODES
 from core.decoding.decoder import Round
@@ -16,13 +17,22 @@ from core.model.llama import LlamaModel
 from core.request import Params
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.late_cache import LateBackend
+from tests.support.modes import GRID_MODES
 from tests.support.offloaded_engines import BLOCK, CHUNK, SEGMENT, SPLITS, offloaded, offloaded_engine
 from tests.support.tiny import VOCAB, engine, oracle, ours
+
+DRAWN = Params(temperature=1.0, top_p=0.95, seed=3, max_new_tokens=24)
 
 
 @pytest.fixture(scope="module")
 def model() -> LlamaModel:
     return ours(oracle(), backend=LateBackend())
+
+
+@pytest.fixture(autouse=True)
+def fine_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cache of a few blocks."""
+    monkeypatch.setattr(offloaded_module, "_SHARE_STEP", 4)
 
 
 BORDERS = [CHUNK - 1, CHUNK + 1, SEGMENT, SEGMENT + 1, 2 * BLOCK, 2 * SEGMENT + 1, 150]
@@ -110,6 +120,56 @@ def test_with_the_cpus_attention_nothing_crosses_the_bus(model: LlamaModel):
         rounds = [event for event in tiny.generate(context, PROMPT, params) if isinstance(event, Round)]
         assert [event.bytes_moved > 0 for event in rounds] == [crosses] * 4
         assert {level for event in rounds for level in event.levels} == {"target"}
+
+
+SHARED = {"cpu_share": 0.4, "cpu_share_plain": 0.7}
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("mode", GRID_MODES)
+def test_with_a_share_every_mode_answers_as_without(model: LlamaModel, split: str, mode: str):
+    """Greedily and drawn by one seed, for a second prompt and one that goes back, with parts that come late
+    and are poison before: a row that both attended to, or neither, is another text.
+    """
+    plain = engine(ours(oracle()), draft=ours(oracle(tied=True)))
+    other = offloaded_engine(model, split, **SHARED)
+    for params in (replace(GREEDY, mode=mode, max_new_tokens=24), replace(DRAWN, mode=mode)):
+        contexts = plain.new_context(400), other.new_context(400)
+        answer, _ = run(plain, contexts[0], PROMPT, params)
+        assert run(other, contexts[1], PROMPT, params)[0] == answer
+        for ids in ([*PROMPT, *answer, 9, 8], PROMPT[:70] + PROMPT[:40]):
+            assert run(plain, contexts[0], ids, params) == run(other, contexts[1], ids, params)
+
+
+def test_each_mode_has_the_share_that_the_plan_gives_it(model: LlamaModel):
+    """The CPU's part does not cross the bus; plain decoding has its own, and the next answer of the same
+    context the one of its mode.
+    """
+    row_bytes, away = 2 * 2 * 8 * 4, len(PROMPT) - 1  # of the one streamed layer
+    for plan in (SHARED, {"cpu_share": 0.4}, {"cpu_share_plain": 0.7}, {}):
+        tiny = offloaded_engine(model, "one layer", **plan)
+        context = tiny.new_context(400)
+        for mode in ("autoregressive", "ngram", "cpu_attention", "autoregressive"):
+            share = plan.get("cpu_share_plain" if mode == "autoregressive" else "cpu_share", 0.0)
+            of_cpu = away if mode == "cpu_attention" else int(share * away) // 4 * 4
+            params = replace(GREEDY, mode=mode, max_new_tokens=4)
+            first = next(one for one in tiny.generate(context, PROMPT, params) if isinstance(one, Round))
+            assert first.bytes_moved == (away - of_cpu) * row_bytes, (plan, mode)
+
+
+def test_a_round_that_is_looked_at_carries_everything(model: LlamaModel):
+    """Who selects anew sees every key: the selection is that of a plan without a share, round after round."""
+    rounds = {}
+    for share in (0.0, 0.4):
+        tiny = offloaded_engine(model, "none", cpu_share=share)
+        params = replace(GREEDY, mode="retrieval", max_new_tokens=120)
+        made = tiny.generate(tiny.new_context(400), PROMPT, params)
+        rounds[share] = [one for one in made if isinstance(one, Round)]
+    assert [one.tokens for one in rounds[0.0]] == [one.tokens for one in rounds[0.4]]
+    moved = {share: [one.bytes_moved for one in made] for share, made in rounds.items()}
+    looked_at = [whole == part for whole, part in zip(*moved.values(), strict=True)]
+    assert True in looked_at and looked_at.count(False) > looked_at.count(True)
+    assert all(part <= whole for whole, part in zip(*moved.values(), strict=True))
 
 
 def test_drafts_come_from_the_first_round_on(model: LlamaModel):

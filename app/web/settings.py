@@ -17,7 +17,7 @@ from core.text.words import translated as _
 
 ABBREVIATIONS = {
     name.lower(): name
-    for name in ["API", "MCP", "KV", "RAM", "VRAM", "PCIe", "CUDA", "GiB", "MiB", "GB", "MB"]
+    for name in ["API", "MCP", "CPU", "KV", "RAM", "VRAM", "PCIe", "CUDA", "GiB", "MiB", "GB", "MB"]
 }
 TITLES = {"stop": "Stop texts"}  # of keys that another word of the page is called like
 FOLDERS = {"mcp_folders": "tick-folder", "book_folders": "watch-folder"}  # and what ticks one

@@ -134,7 +134,10 @@ def promised(mended: float, nodes: int) -> tuple[float, float]:
     trees of so many nodes of the depth that serves best. A verification and a level of a draft take as long
     as in the plan, however many rows they have.
     """
-    machine, settings = imagined_hardware(gpu="RTX 4090", ram_gib=64), Settings(context_tokens=131_072)
+    machine, settings = (
+        imagined_hardware(gpu="RTX 4090", ram_gib=64),
+        Settings(context_tokens=131_072, cpu_share="none"),
+    )
     plan = make_plan(
         machine, settings, target=find("LWM-Text-Chat-128K").shape, draft=find("llama-68m").shape
     )

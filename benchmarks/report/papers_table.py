@@ -94,12 +94,15 @@ NOT_OURS = (
 )
 BASELINE = PublishedCase("RTX 4090", SEVEN, "plain decoding, attention on the CPU", "", "1,516 ms", "1")
 
+SHARED = PublishedCase("RTX 4090", SEVEN, "streamed, the CPU attends to a share", "", "", "")
+
 
 def papers_table() -> str:
     """Every row of theirs has ours, or says why not."""
     lines = [plan_row(COLUMNS), plan_row(["---"] * 3 + ["---:"] * (len(COLUMNS) - 3))]
     lines += [plan_row(_cells(case)) for case in CASES]
     lines += [plan_row(cells) for cells in NOT_OURS]
+    lines.append(plan_row(_shared_cells()))
     lines.append(plan_row(_baseline_cells()))
     return "\n".join(lines)
 
@@ -122,6 +125,15 @@ def _baseline_cells() -> Iterator[str]:
     yield f"{coded.expected_cpu_attention_ms:,.0f} ms"
 
 
+def _shared_cells() -> Iterator[str]:
+    """The same CPU attends to the share that the plan gives it."""
+    yield from (SHARED.cards, SHARED.model, SHARED.conditions, "none", "none", "none")
+    whole, coded = _plan(SHARED, weights=16, kv=16), _plan(SHARED, weights=4, kv=8)
+    yield from (f"{whole.expected_tbt_ms:,.0f} ms", f"{whole.expected_plain_tbt_ms:,.0f} ms")
+    yield f"{whole.expected_plain_tbt_ms / whole.expected_tbt_ms:.2f}"
+    yield f"{coded.expected_tbt_ms:,.0f} ms of {coded.expected_plain_tbt_ms:,.0f}"
+
+
 def _plan(case: PublishedCase, *, weights: int, kv: int) -> Plan:
     entry = find(case.model)
     draft = draft_for(entry)
@@ -132,6 +144,7 @@ def _plan(case: PublishedCase, *, weights: int, kv: int) -> Plan:
         weights=weights,
         kv=kv,
         assumed_acceptance=case.accepted,
+        cpu_share="auto" if case is SHARED else "none",
         **(A100 if case.on_a100 else {}),
     )
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=RAM_GIB, cards=case.gpus)

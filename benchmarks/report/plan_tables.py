@@ -53,7 +53,7 @@ def _named(name: str, weights: int | None) -> str:
 
 def _kv_plan(name: str, weights: int | None, card: str, kv: int | None) -> Plan | None:
     machine = imagined_hardware(gpu=card, ram_gib=KV_RAM_GIB)
-    settings = Settings(device="cuda", context_tokens=KV_CONTEXT, kv=kv, weights=weights)
+    settings = Settings(device="cuda", context_tokens=KV_CONTEXT, kv=kv, weights=weights, cpu_share="none")
     try:
         return make_plan(machine, settings, target=find(name).shape)
     except PlanError:
@@ -93,7 +93,11 @@ def kernel_table() -> str:
     for name, weights, cards, context, kv in KERNEL_CASES:
         for card in cards:
             settings = Settings(
-                device="cuda" if card else "cpu", context_tokens=context, kv=kv, weights=weights
+                device="cuda" if card else "cpu",
+                context_tokens=context,
+                kv=kv,
+                weights=weights,
+                cpu_share="none",
             )
             before = BEFORE.get((name.removesuffix("-Q4_K_M"), card, context), REFUSED_BEFORE)
             found = {

@@ -155,7 +155,7 @@ class Composer:
         """The decoder for one answer in `context`."""
         sampling = Sampling(params.temperature, params.top_p, params.repetition_penalty, answer_start)
         randomness = self._randomness(params.seed)
-        context.cache.attend_on_host(1.0 if params.mode == "cpu_attention" else 0.0)
+        context.cache.attend_on_host(self._cpu_share(params.mode))
         self._heard = HeardRows(self._plan.draft_window)
         drafter, refresh = self._drafter(params, context, sampling, randomness, answer_start)
         return Decoder(
@@ -169,6 +169,12 @@ class Composer:
             refresh=refresh,
             clock=self._clock,
         )
+
+    def _cpu_share(self, mode: str) -> float:
+        """Of what lies in host memory, by the plan."""
+        if mode == "cpu_attention":
+            return 1.0
+        return self._plan.cpu_share_plain if mode in PLAIN_MODES else self._plan.cpu_share
 
     def _drafter(
         self,
@@ -233,7 +239,7 @@ class Composer:
         plan = self._plan
         verify, row = plan.expected_middle_ms, 0.0
         if plan.straight:
-            verify, row = plan.expected_plain_tbt_ms, plan.expected_row_ms
+            verify, row = plan.verification_ms, plan.expected_row_ms
         costs = Costs(verify=verify, row=row, middle=plan.expected_draft_ms)
         length: DraftLength = ExpectedGain(costs, ACCEPTANCE_AHEAD)
         cache = self._streaming(self._draft)
@@ -321,7 +327,7 @@ def _costs(plan: Plan, context_tokens: int) -> Costs:
     level.
     """
     budget, longest = plan.retrieval_budget, max(1, plan.context_tokens)
-    beyond_middle = max(0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms)
+    beyond_middle = max(0.0, plan.verification_ms - plan.expected_middle_ms)
     beyond_budget = max(0, context_tokens - budget) / max(1, longest - budget)
     return Costs(
         verify=plan.expected_middle_ms + beyond_middle * beyond_budget,

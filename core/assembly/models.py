@@ -49,7 +49,7 @@ def new_backend(plan: Plan, settings: Settings, *, rank: int = 0) -> Backend:
             page_lock_bytes=plan.page_lock_bytes and plan.page_lock_bytes // ranks,
             trials=kernel_trials,
             own_kernels=settings.kernels == "auto",
-            cpu=partial(_attending_cpu, max(1, plan.threads // ranks)),
+            cpu=partial(cpu_beside_card, max(1, plan.threads // ranks)),
         )
     if plan.dtype == "float16":
         raise UserError(
@@ -86,7 +86,7 @@ def cpu_backend(
     )
 
 
-def _attending_cpu(threads: int) -> CpuBackend:
+def cpu_beside_card(threads: int) -> CpuBackend:
     """This CPU beside a card: for attention to what lies in host memory."""
     return CpuBackend(threads=threads, native=native_attention(cpu_flags()))
 

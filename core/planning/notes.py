@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.backend.shared.compiled import COARSE, CODED_KV, DELTA, HEAD_DIMS, PRODUCTS
-from core.config import Settings
+from core.config import PLAIN_MODES, Settings
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import ModelShape
 from core.planning.budget import KV_PAGEABLE, MODEL_FILES, SNAPSHOTS
@@ -40,6 +40,7 @@ def notes_for(
         _draft(plan, settings),
         _levels(plan, settings, target),
         _speed(plan, settings),
+        _cpu_share(plan, settings),
         _cpu_attention(plan, settings),
         _snapshots(plan, target),
         _files(plan, hardware),
@@ -219,7 +220,7 @@ def _draft(plan: Plan, settings: Settings) -> str:
 
 def _levels(plan: Plan, settings: Settings, target: ModelShape) -> str:
     """Why two levels or three, of a model in which that is not as a matter of course."""
-    full, middle = plan.expected_plain_tbt_ms, plan.expected_middle_ms
+    full, middle = plan.verification_ms, plan.expected_middle_ms
     drafts = plan.straight or plan.expected_tbt_ms < full
     if not target.stateful or settings.mode != "triforce" or plan.plain or not drafts:
         return ""
@@ -259,6 +260,26 @@ def _speed(plan: Plan, settings: Settings) -> str:
         than = _(" instead of {plain:.0f} ms ({gain:.1f} times faster)")
     than = than.format(plain=plan.expected_plain_tbt_ms, gain=gain)
     return said.format(rate=plan.assumed_acceptance, ms=plan.expected_tbt_ms, than=than)
+
+
+def _cpu_share(plan: Plan, settings: Settings) -> str:
+    drafts = settings.mode not in PLAIN_MODES and not plan.plain
+    share = plan.cpu_share if drafts else plan.cpu_share_plain
+    if not share or settings.mode == "cpu_attention":
+        return ""
+    if plan.expected_unshared_tbt_ms is None:
+        return _(
+            "The CPU attends to {share:.0%} of what lies in host memory while the bus brings the rest, as "
+            "when this was tuned; cpu_share: none leaves all of it to the card."
+        ).format(share=share)
+    without, ms = plan.expected_unshared_plain_ms, plan.expected_plain_tbt_ms
+    if drafts:
+        without, ms = plan.expected_unshared_tbt_ms, plan.expected_tbt_ms
+    return _(
+        "The CPU attends to {share:.0%} of what lies in host memory while the bus brings the rest: a token "
+        "is expected to take {ms:,.0f} ms, and {without:,.0f} without. No card has measured it; cpu_share: "
+        "none leaves all of it to the card."
+    ).format(share=share, ms=ms, without=without)
 
 
 def _cpu_attention(plan: Plan, settings: Settings) -> str:

@@ -106,6 +106,14 @@ class Plan:
     straight: bool = False
     # plain decoding whose attention to what lies in host memory is the CPU's; None: nothing lies there
     expected_cpu_attention_ms: float | None = None
+    # of what lies in host memory: so much the CPU attends to while the bus brings the rest, in verifications
+    # and in plain decoding; 0.0: nothing
+    cpu_share: float = 0.0
+    cpu_share_plain: float = 0.0
+    # a verification of one row, where plain decoding has another share
+    expected_verify_ms: float | None = None
+    expected_unshared_tbt_ms: float | None = None  # both without any share; None: there is none
+    expected_unshared_plain_ms: float | None = None
     # who drafts where lookup finds nothing: "lookup": nobody; "model": `draft_model`; "mtp": a layer of the
     # model's own that predicts one token further
     drafter: str = "lookup"
@@ -126,6 +134,13 @@ class Plan:
         if self.device == "cuda":
             said = _("{model}, {weights}, {bits}-bit KV cache, up to rounding on the card")
         return said.format(model=title_of(self.model), weights=weights, bits=self.kv_bits)
+
+    @property
+    def verification_ms(self) -> float:
+        """A pass over the full cache with one row, in modes that draft, at the full context."""
+        if self.expected_verify_ms is None:
+            return self.expected_plain_tbt_ms
+        return self.expected_verify_ms
 
     @property
     def kv_rows(self) -> str:

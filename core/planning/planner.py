@@ -9,8 +9,8 @@ pinned as far as the system allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from core.config import Settings
@@ -25,6 +25,7 @@ from core.planning.formats import with_formats
 from core.planning.host_attention import attention_s
 from core.planning.layout import Layout
 from core.planning.notes import beside_card, notes_for, tuning_notes
+from core.planning.passes import Passes, computed_passes, kernel_of, lengths, measured_passes, promised_shares
 from core.planning.plan import MTP, BudgetLine, Plan
 from core.planning.plan_errors import refusal
 from core.planning.recommended import first_answer
@@ -93,7 +94,7 @@ def _planned(
     found = _tuned(case, context, record, machine_of(hardware)) if record else ""
     unused = found if isinstance(found, str) else ""
     if not isinstance(found, Plan):
-        found = _best(case, context)
+        found = _best(case, context, shared=True)
     if isinstance(found, Shortfall):
         raise refusal(case, found, context, alternatives)
     notes = (
@@ -132,15 +133,38 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
         raise PlanError(said.format(model=target.name, layers=target.full_layers, asked=layers))
 
 
-def _best(case: PlanningCase, context: int) -> Plan | Shortfall:
+def _best(case: PlanningCase, context: int, *, shared: bool = False) -> Plan | Shortfall:
     """The faster of drafting by model and by n-gram lookup; without a draft model where only that fits. On a
     card, where codes may be slow, also of codes and of the numbers they stand for, unless the user chose.
+    `shared`: with the CPU's share, which decides nothing else.
     """
     layouts = fitted(case, context)
     if case.site.device == "cuda" and _may_be_decoded(case):
         layouts = [*fitted(_decoded(case), context), *layouts]
-    plans = [_cost(case, layout, _computed(case, layout)) for layout in layouts if isinstance(layout, Layout)]
-    return min(plans, key=lambda one: one.expected_tbt_ms) if plans else layouts[-1]
+    fit = [layout for layout in layouts if isinstance(layout, Layout)]
+    if not fit:
+        return layouts[-1]
+    plans = [_cost(case, layout, computed_passes(case, layout)) for layout in fit]
+    plan, layout = min(zip(plans, fit, strict=True), key=lambda one: one[0].expected_tbt_ms)
+    return _with_share(case, layout, plan) if shared else plan
+
+
+def _with_share(case: PlanningCase, layout: Layout, plan: Plan) -> Plan:
+    """The plan with the CPU's share where one is promised to pay, with the times of both."""
+    shares = promised_shares(case, layout)
+    if not (shares.drafted or shares.plain):
+        return plan
+    drafted = _cost(case, layout, computed_passes(case, layout, shares.drafted))
+    plain = computed_passes(case, layout, shares.plain)
+    return replace(
+        drafted,
+        cpu_share=shares.drafted,
+        cpu_share_plain=shares.plain,
+        expected_plain_tbt_ms=round(plain.full(1) * 1e3, 3),
+        expected_verify_ms=drafted.expected_plain_tbt_ms,
+        expected_unshared_tbt_ms=plan.expected_tbt_ms,
+        expected_unshared_plain_ms=plan.expected_plain_tbt_ms,
+    )
 
 
 def _may_be_decoded(case: PlanningCase) -> bool:
@@ -171,110 +195,8 @@ def _tuned(case: PlanningCase, context: int, record: Tuned, machine: str) -> Pla
     if abs(layout.on_chip - record.on_chip_layers) > case.target.full_layers // 10:
         said = _("{now} layers fit the device now and {then} did then")
         return said.format(now=layout.on_chip, then=record.on_chip_layers)
-    return _cost(tuned_case, layout, _measured(record, case.settings))
-
-
-@dataclass(frozen=True, slots=True)
-class _Passes:
-    """What speculation is made of: seconds of passes by rows and of one pass of the draft model, p and q of
-    the two levels.
-    """
-
-    full: Callable[[int], float]
-    middle: Callable[[int], float]
-    draft_s: float
-    p: float
-    q: float
-    measured: str = ""  # when
-    plain: bool = False  # no drafts: measured to be slower
-
-
-def _computed(case: PlanningCase, layout: Layout) -> _Passes:
-    """By the cost model."""
-    site, draft = case.site, layout.draft
-    pinned, pageable = layout.host_kv_split()
-    host = costs.StreamedKV(pinned, pageable, layout.block_bytes) if pinned + pageable else None
-    take = partial(costs.pass_s, layout.target, site.dtype, speeds=site.speeds, kernel=_kernel(case, layout))
-    launched = partial(_launched, case, layout)
-    whole = host is None and costs.recorded_whole(layout.target, site.speeds)
-    full = partial(
-        take, kv_rows=layout.kv_rows, kv_tokens=layout.context, host=host, launched=launched(whole)
-    )
-    middle = partial(take, kv_tokens=layout.retrieval_tokens, launched=launched(layout.target.of_one_store))
-    draft_s = 0.0
-    if draft is not None:
-        # a layer of the target's own is held as the target is, and its passes are not recorded
-        own = isinstance(draft, AheadShape)
-        how = {"kv_tokens": layout.draft_tokens, "launched": launched(not draft.stateful and not own)}
-        how["kernel"] = _kernel(case, layout) if own else "float"
-        draft_s = costs.pass_s(draft, site.dtype, rows=1, speeds=site.speeds, **how)
-    return _Passes(
-        full=lambda rows: full(rows=rows),
-        middle=lambda rows: middle(rows=rows, verified=True),
-        draft_s=draft_s,
-        p=case.settings.assumed_acceptance,
-        q=(draft and case.settings.assumed_draft_acceptance) or costs.draft_acceptance(layout.target, draft),
-    )
-
-
-def _launched(case: PlanningCase, layout: Layout, recorded: bool) -> bool:
-    """Whether a pass is asked for operation by operation, which a card may have to wait for: where those of
-    its kind are not `recorded`, or none are.
-    """
-    return case.site.device == "cuda" and not (recorded and layout.graphs)
-
-
-def _measured(record: Tuned, settings: Settings) -> _Passes:
-    """As `tune` found them, unless the user assumes another acceptance than the program does."""
-    assumed = settings.assumed_acceptance != Settings().assumed_acceptance
-    return _Passes(
-        full=record.verify_s,
-        middle=record.middle_s,
-        draft_s=record.draft_ms / 1e3,
-        p=settings.assumed_acceptance if assumed else record.acceptance,
-        q=record.draft_acceptance,
-        measured=record.date,
-        plain=record.plain and settings.gamma is None,
-    )
-
-
-def _speculation(settings: Settings, passes: _Passes, *, by_lookup: bool) -> costs.Speculation:
-    """Draft lengths with the least time between tokens. Both are bounds: a draft stops by itself where one
-    more pass does not pay, the tokens of n-gram lookup are free, and at worst decoding is plain.
-    """
-    found = costs.best_speculation(
-        [passes.full(rows) for rows in range(1, _last(settings.gamma, costs.MAX_GAMMA))],
-        [passes.middle(rows) for rows in range(1, _last(settings.middle_gamma, costs.MAX_MIDDLE_GAMMA))],
-        draft_s=passes.draft_s,
-        p=passes.p,
-        q=passes.q,
-        gamma=settings.gamma,
-        middle_gamma=settings.middle_gamma or (costs.NGRAM_GAMMA if by_lookup else None),
-    )
-    return costs.Speculation(
-        gamma=settings.gamma or max(found.gamma, costs.LEAST_GAMMA),
-        middle_gamma=settings.middle_gamma or max(found.middle_gamma, costs.NGRAM_GAMMA),
-        tbt_s=_token_s(settings, passes, found.tbt_s),
-    )
-
-
-def _straight(case: PlanningCase, passes: _Passes) -> costs.Speculation | None:
-    """Two levels, of a model whose layers mostly keep a state: these cost its middle pass what they cost a
-    full one. None where three were measured, or lengths or draft levels are the user's.
-    """
-    settings = case.settings
-    chosen = settings.gamma or settings.middle_gamma or settings.mode != "triforce"
-    if not case.target.stateful or chosen or passes.measured:
-        return None
-    rows = range(1, costs.MAX_MIDDLE_GAMMA + 2)
-    return costs.straight_speculation([passes.full(n) for n in rows], draft_s=passes.draft_s, q=passes.q)
-
-
-def _token_s(settings: Settings, passes: _Passes, drafted_s: float) -> float:
-    """Time between tokens: drafting, unless plain decoding is as fast and the user left the choice to us."""
-    if passes.plain:
-        return passes.full(1)
-    return drafted_s if settings.gamma else min(drafted_s, passes.full(1))
+    plan = _cost(tuned_case, layout, measured_passes(record, case.settings))
+    return replace(plan, cpu_share=record.cpu_share, cpu_share_plain=record.cpu_share_plain)
 
 
 def _budget(site: PlanningDevice, layout: Layout) -> tuple[BudgetLine, ...]:
@@ -283,14 +205,11 @@ def _budget(site: PlanningDevice, layout: Layout) -> tuple[BudgetLine, ...]:
     return *on_device, *host, *disk_lines(layout, site.snapshot_quota)
 
 
-def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
+def _cost(case: PlanningCase, layout: Layout, passes: Passes) -> Plan:
     """The plan for a layout that fits: its lengths and expected times."""
     site, settings = case.site, case.settings
     target, draft = layout.target, layout.draft
-    lengths = _speculation(settings, passes, by_lookup=draft is None)
-    two = _straight(case, passes)
-    if is_straight := two is not None and two.tbt_s < lengths.tbt_s:
-        lengths = replace(two, middle_gamma=lengths.middle_gamma)
+    speculation, is_straight = lengths(case, layout, passes)
     reading = partial(_reading_s, case, layout)
     parts, rest = divmod(costs.BOOK_TOKENS, layout.context)
     offloaded = layout.on_chip < target.full_layers
@@ -310,8 +229,8 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
         draft_model=None if is_own else draft and draft.name,
         draft_sinks=layout.draft_sinks,
         draft_window=layout.draft_window,
-        gamma=lengths.gamma,
-        middle_gamma=lengths.middle_gamma,
+        gamma=speculation.gamma,
+        middle_gamma=speculation.middle_gamma,
         prefill_segment_tokens=layout.segment,
         prefill_chunk_tokens=layout.chunk,
         beside_tokens=layout.beside,
@@ -325,7 +244,7 @@ def _cost(case: PlanningCase, layout: Layout, passes: _Passes) -> Plan:
         weights_format=target.format,
         rounded=target.rounded,
         kv_bits=8 if layout.kv_rows == CODED_ROWS else 8 * DTYPE_BYTES[site.dtype],
-        expected_tbt_ms=round(lengths.tbt_s * 1e3, 3),
+        expected_tbt_ms=round(speculation.tbt_s * 1e3, 3),
         expected_plain_tbt_ms=round(passes.full(1) * 1e3, 3),
         expected_middle_ms=round(passes.middle(1) * 1e3, 3),
         expected_row_ms=round((passes.full(9) - passes.full(1)) / 8 * 1e3, 3),
@@ -364,7 +283,7 @@ def _cpu_attention_ms(case: PlanningCase, layout: Layout) -> float | None:
         rows=1,
         kv_tokens=layout.context * layout.on_chip // target.full_layers,
         speeds=site.speeds,
-        kernel=_kernel(case, layout),
+        kernel=kernel_of(case, layout),
         kv_rows=layout.kv_rows,
     )
     where = {"tokens": layout.context, "layers": away, "cpu": site.cpu}
@@ -386,29 +305,14 @@ def _reading_s(case: PlanningCase, layout: Layout, tokens: int) -> float:
         chunk=layout.chunk,
         speeds=case.site.speeds,
         host_bytes=int(sum(layout.host_kv_split()) * min(1.0, tokens / layout.context)),
-        kernel=_kernel(case, layout),
+        kernel=kernel_of(case, layout),
     )
 
 
 def _short_pass_s(case: PlanningCase, layout: Layout) -> float:
     """A pass of one row behind a passage: plain decoding, and nothing crosses a bus."""
     site = case.site
-    kernel = _kernel(case, layout)
+    kernel = kernel_of(case, layout)
     return costs.pass_s(
         layout.target, site.dtype, rows=1, kv_tokens=costs.PASSAGE_TOKENS, speeds=site.speeds, kernel=kernel
     )
-
-
-def _kernel(case: PlanningCase, layout: Layout) -> str:
-    """By which weights are multiplied, as costs.KERNEL_SPEED names it."""
-    decodes = case.site.speeds.decodes_weights
-    if layout.kernel != "codes":
-        return layout.kernel
-    if case.site.device == "cuda":
-        return "decoded" if decodes else "compiled"
-    return "by torch" if decodes else "codes"
-
-
-def _last(given: int | None, longest: int) -> int:
-    """One past the most rows a pass may have: the proposals and the token they follow."""
-    return (given or longest) + 2

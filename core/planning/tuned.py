@@ -50,6 +50,8 @@ class Tuned:
     stale: str = ""
     plain: bool = False  # the fastest in that minute was plain decoding; `tbt_ms` is its time then
     kv_rows: str = ""  # see Plan; "": of `dtype`, as all were once
+    cpu_share: float = 0.0  # see Plan: what was measured had these
+    cpu_share_plain: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -97,6 +99,8 @@ class Tuned:
         for name in ("retrieval_budget", "retrieval_chunk"):
             if getattr(settings, name) not in (None, getattr(self, name)):
                 return _("{setting} is set in the settings").format(setting=name)
+        if settings.cpu_share == "none" and (self.cpu_share or self.cpu_share_plain):
+            return _("{setting} is set in the settings").format(setting="cpu_share")
         return self.stale
 
 

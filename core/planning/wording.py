@@ -72,8 +72,11 @@ def _times(plan: Plan) -> list[str]:
     prefill = _("Expected prefill, full context  {time}")
     on_cpu = _("Expected, attention on the CPU  {ms:,.0f} ms (mode cpu_attention)")
     beside = plan.expected_cpu_attention_ms
+    alone = _("Expected without the CPU's share {ms:,.0f} ms (plain decoding {plain:,.0f} ms)")
+    unshared = {"ms": plan.expected_unshared_tbt_ms, "plain": plan.expected_unshared_plain_ms}
     return [
         between.format(ms=plan.expected_tbt_ms, plain=plan.expected_plain_tbt_ms),
+        *([alone.format(**unshared)] if plan.expected_unshared_tbt_ms is not None else []),
         *([on_cpu.format(ms=beside)] if beside is not None else []),
         prefill.format(time=duration(plan.expected_prefill_s)),
     ]

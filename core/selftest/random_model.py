@@ -66,11 +66,13 @@ SMALL_PLAN = Plan(
 )
 
 
-def small_answers(backend: Backend) -> tuple[list[int], list[int], list[int]]:
+def small_answers(backend: Backend) -> tuple[list[int], ...]:
     """Greedy tokens for one random prompt: plainly from the device, plainly from host memory, and by TriForce
-    from host memory. An exact backend gives three equal ones of `ANSWER` tokens.
+    from host memory, without and with a share that the CPU attends to. An exact backend gives four equal ones
+    of `ANSWER` tokens.
     """
     model, plan = _model(backend), replace(SMALL_PLAN, device=backend.device.type)
+    shared = replace(plan, cpu_share=0.5)
     dice = torch.Generator().manual_seed(5)
     prompt = torch.randint(0, model.config.vocab, (PROMPT,), generator=dice).tolist()
     shape = model.config.kv_shape
@@ -78,6 +80,7 @@ def small_answers(backend: Backend) -> tuple[list[int], list[int], list[int]]:
         _answer(model, plan, "autoregressive", FullKVCache(shape, CAPACITY + 32, backend), prompt),
         _answer(model, plan, "autoregressive", _offloaded(shape, backend), prompt),
         _answer(model, plan, "triforce", _offloaded(shape, backend), prompt),
+        _answer(model, shared, "triforce", _offloaded(shape, backend), prompt),
     )
 
 

@@ -292,6 +292,8 @@ class Tuner:
             verify_ms=measured.verify_ms,
             middle_ms=measured.middle_ms[selection.budget],
             draft_ms=measured.draft_ms,
+            cpu_share=plan.cpu_share,
+            cpu_share_plain=plan.cpu_share_plain,
             tbt_ms=0.0,
             default_tbt_ms=0.0,
         )

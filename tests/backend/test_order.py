@@ -153,6 +153,35 @@ def beside_the_cpu(
         card.feed(2)
 
 
+def rounds_with_a_share(
+    cuda: FakeCuda, races: Races, split: str = "one layer", kind: str = "whole layers"
+) -> None:
+    """TriForce's rounds over a cache of which the CPU has a share: the newest rows go to the retrieval cache
+    at each commit, some verifications are looked at and carry everything, a selection gathers from host
+    memory, and another book follows.
+    """
+    card = Card(cuda, races, split, kind)
+    cache, view = card.cache, RetrievalKVCache(card.cache, budget=16, chunk=4, recent=8, tail_tokens=8)
+    for _book in range(2):
+        cache.reset()
+        view.reset()
+        cache.observer = view.policy.tap
+        card.feed(20, chunk=7)
+        card.feed(13, chunk=6)
+        cache.commit(33)
+        assert view.refresh()
+        cache.attend_on_host(0.5)
+        for kept, looked_at in ((35, False), (36, True), (40, False), (43, False), (44, True), (46, False)):
+            cache.observer = view.policy.observe if looked_at else None
+            card.feed(5)
+            cache.commit(kept)
+            view.commit(kept)
+            assert not looked_at or view.refresh()
+        card.feed(4, layers=2)
+        cache.rollback(45)
+        card.feed(2)
+
+
 def loaded(store: SnapshotStore, cache: OffloadedKVCache) -> None:
     """The rest of the book from the disk."""
     for length in store.load("book", list(range(40)), cache, start=cache.length):
@@ -192,6 +221,15 @@ def test_what_the_cpu_reads_and_finds_is_ordered(cuda: FakeCuda, split: str, kin
     """A thread of its own beside the one that launches, and two streams."""
     races = races_in(beside_the_cpu, cuda, split, kind)
     assert races.found == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", SPLITS)
+def test_rounds_with_a_share_are_ordered(cuda: FakeCuda, split: str, kind: str):
+    """What the CPU reads beside blocks on the bus, rows that land and chunks that are gathered."""
+    races = races_in(rounds_with_a_share, cuda, split, kind)
+    assert races.found == []
+    assert races.accesses > 3000
 
 
 # ---- each slip is found ------------------------------------------------------------------------------------
@@ -354,6 +392,16 @@ def test_every_slip_beside_the_cpu_is_found(cuda: FakeCuda, monkeypatch: pytest.
     """The third timeline: queries, what is read meanwhile, and what is found."""
     monkeypatch.setattr(*CPU_MUTANTS[slip])
     assert races_in(beside_the_cpu, cuda, "none").found != []
+
+
+# the other two take a pass right behind a prefill, without a selection, or one broken off after its question
+@pytest.mark.parametrize("slip", [slip for slip in CPU_MUTANTS if " rows " not in f" {slip} "])
+def test_every_slip_in_rounds_with_a_share_is_found(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, slip: str
+):
+    """The rounds that people run, with nothing broken off inside a layer."""
+    monkeypatch.setattr(*CPU_MUTANTS[slip])
+    assert races_in(rounds_with_a_share, cuda, "none").found != []
 
 
 @pytest.mark.parametrize("kind", KINDS)

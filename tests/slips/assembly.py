@@ -6,6 +6,7 @@ from tests.slips.slip import Slip
 
 _AHEAD = ("tests/assembly/test_ahead.py",)
 _RANKED = ("tests/ranks/test_answers.py",)
+_OFFLOADED = ("tests/test_offloaded_engine.py",)
 _REPLAYS = ("tests/model/test_recorded_verification.py",)
 
 SLIPS = (
@@ -28,10 +29,17 @@ SLIPS = (
         "self._told(self._model)",
         _REPLAYS,
     ),
+    Slip("core/assembly/composition.py", 'if mode == "cpu_attention":', "if False:", _OFFLOADED),
     Slip(
         "core/assembly/composition.py",
-        '1.0 if params.mode == "cpu_attention" else 0.0',
-        "0.0",
-        ("tests/test_offloaded_engine.py",),
+        "self._plan.cpu_share_plain if mode in PLAIN_MODES else self._plan.cpu_share",
+        "self._plan.cpu_share",
+        _OFFLOADED,
+    ),
+    Slip(
+        "core/assembly/composition.py",
+        "self._cpu_share(params.mode)",
+        "self._cpu_share(params.mode) // 1",
+        _OFFLOADED,
     ),
 )

@@ -13,6 +13,7 @@ _PLANNING = (
     "tests/planning/test_planner.py",
 )
 _HYBRID_PLANS = ("tests/planning/test_states.py",)
+_SHARE = ("tests/planning/test_cpu_share.py",)
 _DRAFTER = ("tests/planning/test_drafter.py",)
 
 SLIPS = (
@@ -39,7 +40,7 @@ SLIPS = (
         "core/planning/costs.py", "if together else min(rows", "if not together else min(rows", _HYBRID_PLANS
     ),
     Slip("core/planning/fitting.py", "(PRODUCTS, CODED_KV, DELTA)", "(PRODUCTS, CODED_KV)", _HYBRID_PLANS),
-    Slip("core/planning/planner.py", "two.tbt_s < lengths.tbt_s", "two.tbt_s > lengths.tbt_s", _HYBRID_PLANS),
+    Slip("core/planning/passes.py", "two.tbt_s < bounds.tbt_s", "two.tbt_s > bounds.tbt_s", _HYBRID_PLANS),
     Slip(
         "core/planning/costs.py",
         "verify_s[m] + m * draft_s) / exp",
@@ -72,7 +73,26 @@ SLIPS = (
     Slip("core/planning/budget.py", '(TABLES, _tables_bytes(layout, layout.computes), "RAM"),', "", _MILLION),
     Slip("core/planning/costs.py", "2 * speeds.sum_s", "speeds.sum_s", _SEVERAL_CARDS),
     Slip("core/planning/costs.py", "max(compute, shape.layers * LAUNCHED_LAYER_S)", "compute", _PLANNING),
-    Slip("core/planning/planner.py", "not (recorded and layout.graphs)", "not layout.graphs", _PLANNING),
+    Slip("core/planning/passes.py", "not (recorded and layout.graphs)", "not layout.graphs", _PLANNING),
+    Slip("core/planning/passes.py", "if after_s * PROMISE <= before_s", "if after_s <= before_s", _SHARE),
+    Slip(
+        "core/planning/passes.py",
+        "(1 - LOOKED_AT) * full(rows) + LOOKED_AT * alone(rows)",
+        "full(rows)",
+        _SHARE,
+    ),
+    Slip("core/planning/passes.py", "ways.append((best.full(1), 1))", "pass", _SHARE),
+    Slip("core/planning/cpu_share.py", "max(by_bus, self._asked_s(rows, share))", "by_bus", _SHARE),
+    Slip("core/planning/cpu_share.py", "min(cpu.kv * part, cpu.kv - bus)", "cpu.kv * part", _SHARE),
+    Slip("core/planning/cpu_share.py", "max(0, threads - ranks) / threads", "1.0", _SHARE),
+    Slip(
+        "core/planning/planner.py",
+        "expected_plain_tbt_ms=round(plain.full(1) * 1e3, 3),\n        expected_verify",
+        "expected_verify",
+        _SHARE,
+    ),
+    Slip("core/planning/planner.py", "replace(plan, cpu_share=record.cpu_share, ", "replace(plan, ", _SHARE),
+    Slip("core/planning/tuned.py", 'if settings.cpu_share == "none" and', "if False and", _SHARE),
     Slip(
         "core/planning/host_attention.py",
         "kv=speeds.kv / ranks",

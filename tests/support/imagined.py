@@ -19,8 +19,9 @@ def planned(
     hardware: Hardware, name: str, *, context: int | None, known: StoredFacts = NOTHING, **settings
 ) -> Plan | PlanError:
     """The plan for a catalogue model with its draft pairing, or the refusal: on the card where there is one,
-    unless `device` says otherwise.
+    unless `device` says otherwise, and without the CPU's share (tests/planning/test_cpu_share.py).
     """
+    settings.setdefault("cpu_share", "none")
     settings.setdefault("device", "cuda" if hardware.gpus else None)
     entry = find(name)
     draft = draft_for(entry)

@@ -207,7 +207,10 @@ def test_little_memory_changes_no_figure(model: LlamaModel, monkeypatch: pytest.
 
 @pytest.mark.wide
 def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
-    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads."""
+    """Its rows lie in host memory; filling it up and taking that back must leave what the race reads. The
+    CPU's share that the plan had is kept with the times.
+    """
+    shared = replace(PLAN, cpu_share=0.4, cpu_share_plain=0.6)
 
     def offloaded(capacity: int) -> OffloadedKVCache:
         return OffloadedKVCache(
@@ -221,8 +224,10 @@ def test_an_offloaded_cache_is_measured_alike(model: LlamaModel):
         )
 
     there, here = (
-        tuned(model, token_s={False: 0.2, True: 0.1}, new_cache=cache) for cache in (offloaded, None)
+        tuned(model, token_s={False: 0.2, True: 0.1}, new_cache=cache, plan=shared)
+        for cache in (offloaded, None)
     )
+    assert (there.tuned.cpu_share, there.tuned.cpu_share_plain) == (0.4, 0.6)
     assert there.measured.acceptance == pytest.approx(here.measured.acceptance, abs=1e-4) and there.kept
 
 
