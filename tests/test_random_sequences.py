@@ -15,7 +15,7 @@ from core.decoding.decoder import Round
 from core.engine import Done, Engine
 from core.request import Params
 from tests.support.reopening import reopened
-from tests.support.tiny import OTHERS, VOCAB
+from tests.support.tiny import OTHERS, SHARED, VOCAB
 from tests.tiers import first
 
 CAPACITY, ANSWER = 900, 5  # tokens
@@ -52,8 +52,9 @@ class Walk:
             self._ask(deed)
 
     def _reopen(self) -> None:
-        """As after a restart, with the rows here or away."""
-        self.made = reopened(self.root / "kept", **self.how, offloaded=self.dice.random() < 0.5)
+        """As after a restart, with the rows here or, but of layers that share them, away."""
+        away = self.dice.random() < 0.5 and self.how["family"] != SHARED
+        self.made = reopened(self.root / "kept", **self.how, offloaded=away)
         self.contexts = [self.made.new_context(CAPACITY)]
 
     def _ask(self, deed: str) -> None:

@@ -10,9 +10,10 @@ import torch
 
 from benchmarks.lib.upscale import ExpandedWeights, expanded_config
 from core.backend.base import Backend
+from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig, from_source, load_config
 from core.model.llama import LlamaModel
-from core.model.loader import Weights, build_model, weights_in
+from core.model.loader import build_model, weights_in
 from core.model.shapes import ModelShape
 from core.selftest.random_model import RandomWeights, random_config
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig, from_source
-from core.model.loader import Weights
 from core.model.shapes import Sizes
 from core.model.store.catalogue import find
 

@@ -84,9 +84,14 @@ class CacheFactory:
         apart, layers = self.plan, self.plan.layers
         if capacity > self.plan.beside_tokens:
             layers = 0
-            if apart.staging_blocks == 0 and self._replan is not None:
+            if apart.staging_blocks == 0 and self._replan is not None and not self._whole:
                 apart = self._replan(0)
         return self._ranks.all_or_none(lambda: self._ready(self._new_cache(capacity, apart, layers)))
+
+    @property
+    def _whole(self) -> bool:
+        """Whether a cache is on the device or nowhere: several layers read what one holds."""
+        return self._model.config.storing < self._model.config.layers
 
     def _ready(self, cache: TargetKVCache) -> TargetKVCache:
         self._backend.reserve(sum(line.bytes for line in self.plan.budget if line.name in _WORK))
@@ -166,7 +171,7 @@ class CacheFactory:
         None without any left.
         """
         layers = self.plan.on_chip_layers
-        if layers == 0 or self._replan is None:
+        if layers == 0 or self._replan is None or self._whole:
             return None
         found = self._replan(layers - max(1, layers // 4))
         note = _(

@@ -86,11 +86,11 @@ class Composer:
         if self._plan.cuda_graphs == "off":
             return ()
         try:
-            if not self._model.config.kv_shape.beside:  # whose rows do not lie in one store
+            if self._model.recordable and not self._model.config.kv_shape.beside:  # of rows in one store
                 self._middle_passes = self._recorded(
                     "middle", self._middle_model, self._rehearsed_retrieval(), measured
                 )
-            if self._draft is not None and not self._ahead and self._draft.config.kv_shape.states is None:
+            if self._draft_is_recordable():
                 self._draft_passes = self._recorded("draft", self._draft, self._rehearsed_draft(), measured)
         except RuntimeError as error:
             if not self._model.backend.out_of_memory(error):
@@ -104,10 +104,16 @@ class Composer:
         ]
         return *notes, *self._verify_by_recordings()
 
+    def _draft_is_recordable(self) -> bool:
+        if self._draft is None or self._ahead:
+            return False
+        return self._draft.recordable and self._draft.config.kv_shape.states is None
+
     def _verify_by_recordings(self) -> tuple[str, ...]:
         """Has verifications recorded where the whole KV cache stays on the device. Returns what to tell."""
         config = self._model.config
-        if self._ahead or self._plan.staging_blocks or config.kv_shape.beside:
+        away = self._plan.staging_blocks or not self._model.recordable
+        if self._ahead or away or config.kv_shape.beside:
             return ()
         reason = self._model.backend.long_unrecorded(
             config.heads, config.kv_heads, config.head_dim, rows=kv_type(self._plan)

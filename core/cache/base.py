@@ -124,6 +124,13 @@ class KVCache(Protocol):
         """
         ...
 
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """As `attend`, for a layer that has no rows of its own: over those of `layer`, which had its own in
+        this pass. q and what it returns [n, heads, head_dim]. Nobody who watches is shown it. Not in a
+        segment, nor where rows lie in host memory.
+        """
+        ...
+
     def recur(
         self, layer: int, rows: torch.Tensor, recurrence: Recurrence, *, offset: int = 0
     ) -> torch.Tensor:
@@ -211,6 +218,10 @@ class GraphInputs(Protocol):
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor:
         """See KVCache.attend."""
+        ...
+
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache.attend_again; q and what it returns [n, heads, head_dim]."""
         ...
 
     def advance(self, n: int) -> None:

@@ -47,6 +47,11 @@ class Branches:
         """
         step = self.length - self._start
         self._k[layer, :, step], self._v[layer, :, step] = k.float(), v.float()
+        return self.attend_again(layer, q)
+
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache; q and what it returns [n, heads, head_dim]."""
+        step = self.length - self._start
         keys, values = self._store.filled(layer, self._start)
         out, lse = self._backend.attend_part(q, keys, values, length=self._start, causal=False)
         own = _own(q.float(), self._k[layer, :, : step + 1], self._v[layer, :, : step + 1])

@@ -56,6 +56,11 @@ class FixedRows:
         for part, new in ((keys, k), (values, v)):
             rows = as_rows(new, q.shape[-1], part.dtype)
             part.index_copy_(1, self._slots, rows.transpose(0, 1))
+        return self.attend_again(layer, q)
+
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache; q and what it returns [n, heads, head_dim]."""
+        keys, values = (part[0] for part in self._store.filled(layer, self._store.capacity))
         if self._rotate is not None:
             keys = self._rotate(layer, keys.transpose(0, 1), self._all_slots).transpose(0, 1)
         return self._backend.attend_slots(q, keys, values, slots=self._slots)

@@ -116,6 +116,12 @@ class FullKVCache:
         observed.show(keys, start=0, length=end, own=k.shape[0])
         return out
 
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache; q and what it returns [n, heads, head_dim]."""
+        end = self.length + offset + q.shape[0]
+        keys, values = self.store.filled(layer, end)
+        return self.backend.attend(q, keys, values, length=end, causal=True)
+
     @property
     def of_one_block(self) -> bool:
         """See TargetKVCache."""

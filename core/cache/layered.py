@@ -91,6 +91,13 @@ class Layered:
         start = self._side_start(layer, offset, k.shape[0])
         return self.side.attend(self._side_place[layer], q, k, v, start=start)
 
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache; q and what it returns [n, heads, head_dim]."""
+        if layer in self._place:
+            return self.full.attend_again(self._place[layer], q, offset=offset)
+        assert not self._in_segment, "of a segment's first chunks a window holds nothing any more"
+        return self.side.attend_again(self._side_place[layer], q, start=self.length + offset)
+
     def recur(
         self, layer: int, rows: torch.Tensor, recurrence: Recurrence, *, offset: int = 0
     ) -> torch.Tensor:

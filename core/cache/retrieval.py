@@ -76,9 +76,12 @@ class RetrievalKVCache:
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor:
         """See KVCache."""
-        start = self._slot(self.length) + offset
-        self.store.write(layer, start, k, v)
-        end = start + k.shape[0]
+        self.store.write(layer, self._slot(self.length) + offset, k, v)
+        return self.attend_again(layer, q, offset=offset)
+
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache; q and what it returns [n, heads, head_dim]."""
+        end = self._slot(self.length) + offset + q.shape[0]
         keys, values = self.store.filled(layer, end)
         return self.backend.attend(q, keys, values, length=end, causal=True)
 

@@ -67,9 +67,12 @@ class StreamingKVCache:
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, offset: int = 0
     ) -> torch.Tensor:
         """See KVCache; k is not rotated."""
-        start = self.kept + offset
-        self.store.write(layer, start, k, v)
-        end = start + k.shape[0]
+        self.store.write(layer, self.kept + offset, k, v)
+        return self.attend_again(layer, q, offset=offset)
+
+    def attend_again(self, layer: int, q: torch.Tensor, *, offset: int = 0) -> torch.Tensor:
+        """See KVCache; q and what it returns [n, heads, head_dim]."""
+        end = self.kept + offset + q.shape[0]
         keys, values = self.store.filled(layer, end)
         slots = torch.arange(end, device=self.backend.device)
         # [1, kv_heads, capacity, head_dim]

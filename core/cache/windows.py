@@ -100,7 +100,7 @@ class WindowRows:
         if end - base > old.capacity:
             self.store = self._store(run_tokens(self.window, end - kept))
         for target, source in ((self.store.k, old.k), (self.store.v, old.v)):
-            rows = source[:, 0, :, base - self.base : kept - self.base].clone()
+            rows = source[:, 0, :, base - self.base :].clone()  # those that are not final among them
             target[:, 0, :, : rows.shape[2]] = rows
         self._bases = [base] * self._shape.layers
 
@@ -112,8 +112,13 @@ class WindowRows:
         if end - base > self.store.capacity:
             return self._attend_and_move(place, q, k, v, start=start)
         self.store.write(place, start - base, k, v)
+        return self.attend_again(place, q, start=start)
+
+    def attend_again(self, place: int, q: torch.Tensor, *, start: int) -> torch.Tensor:
+        """As KVCache.attend_again, q [n, heads, head_dim] from token `start` on."""
         run = self.store.k[place], self.store.v[place]
-        return attend_window(self._backend, q, *run, length=end - base, window=self.window)
+        length = start + q.shape[0] - self._bases[place]
+        return attend_window(self._backend, q, *run, length=length, window=self.window)
 
     def _attend_and_move(
         self, place: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, start: int

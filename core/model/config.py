@@ -16,6 +16,7 @@ from core.model.families import (
     FAMILIES,
     LayerKind,
     LayerKinds,
+    layer_input_width,
     layer_kinds,
     require_family,
     state_sizes,
@@ -58,6 +59,7 @@ class ModelConfig(Sizes):
     states: StateSizes | None = None
     logit_bound: float = 0.0  # what logits approach and never pass; 0: they are as they are
     suppressed: tuple[int, ...] = ()  # tokens that are never said
+    input_width: int = 0  # numbers that a token brings to each layer by itself
 
     @property
     def identity(self) -> str:
@@ -85,12 +87,18 @@ class ModelConfig(Sizes):
         return (head_dim / (self.source.get("query_pre_attn_scalar") or undivided)) ** 0.5
 
     @property
+    def storing(self) -> int:
+        """The first so many layers have keys and values, or a state; those behind read what these hold."""
+        return sum(kind.reads < 0 for kind in self.kinds)
+
+    @property
     def kv_shape(self) -> KVShape:
         """What a cache for this model holds per token, and beside its tokens."""
-        windowed = tuple(layer for layer, kind in enumerate(self.kinds) if kind.window)
-        window = max(kind.window for kind in self.kinds)
+        kinds = self.kinds[: self.storing]
+        windowed = tuple(layer for layer, kind in enumerate(kinds) if kind.window)
+        window = max(kind.window for kind in kinds)
         own = self.heads_of(self.kinds[windowed[0]]) if windowed else None
-        return KVShape(self.layers, self.kv_heads, self.head_dim, window, windowed, self._state_shape, own)
+        return KVShape(len(kinds), self.kv_heads, self.head_dim, window, windowed, self._state_shape, own)
 
     @property
     def _state_shape(self) -> StateShape | None:
@@ -133,6 +141,7 @@ def from_source(source: Mapping[str, Any], *, name: str, eos: int | list[int] | 
         states=state_sizes(source),
         logit_bound=float(source.get("final_logit_softcapping") or 0),
         suppressed=_suppressed(source),
+        input_width=layer_input_width(source),
     )
 
 

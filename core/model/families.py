@@ -29,6 +29,9 @@ class LayerKind:
     kv_heads: int = field(default=0, repr=False)  # 0: as many, and of such a size, as the model's others
     head_dim: int = field(default=0, repr=False)
     keys_as_values: bool = field(default=False, repr=False)  # what becomes keys is normed to values, too
+    # the layer whose keys and values it attends to, having none; -1: it has its own
+    reads: int = field(default=-1, repr=False)
+    intermediate: int = field(default=0, repr=False)  # of its MLP; 0: as the model's others
 
 
 LayerKinds = tuple[LayerKind, ...]
@@ -84,15 +87,40 @@ def _two_sizes(config: Mapping[str, Any]) -> LayerKinds:
     """
     if config.get("use_bidirectional_attention") == "all":
         raise ValueError("use_bidirectional_attention is 'all'")
-    for key in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
-        if config.get(key):
-            raise ValueError(f"{key} is {config[key]}")
+    _require_layer_inputs(config)
     own = {"kv_heads": int(config["num_key_value_heads"]), "head_dim": int(config["head_dim"])}
     alike = bool(config.get("attention_k_eq_v"))
     found = _sliding({**config, "use_bidirectional_attention": None})
     if found[-1].window:
         raise ValueError("the last layer has a window")
-    return tuple(replace(one, **own) if one.window else replace(one, keys_as_values=alike) for one in found)
+    found = tuple(replace(one, **own) if one.window else replace(one, keys_as_values=alike) for one in found)
+    return _shared(config, found)
+
+
+def _shared(config: Mapping[str, Any], kinds: LayerKinds) -> LayerKinds:
+    """The last `num_kv_shared_layers` attend to what the last other layer of their kind holds; their MLPs may
+    be twice as wide.
+    """
+    number = int(config.get("num_kv_shared_layers") or 0)
+    storing = len(kinds) - number
+    holds = {kind: layer for layer, kind in enumerate(kinds[:storing])}
+    if not 0 <= number < len(kinds) or any(kind not in holds for kind in kinds):
+        raise ValueError(f"num_kv_shared_layers is {number}")
+    width = 2 * int(config["intermediate_size"]) if config.get("use_double_wide_mlp") else 0
+    return *kinds[:storing], *(replace(one, reads=holds[one], intermediate=width) for one in kinds[storing:])
+
+
+def layer_input_width(config: Mapping[str, Any]) -> int:
+    """Numbers that a token brings to each layer beside what the layer before it left; 0: none."""
+    if not FAMILIES[config["model_type"]].two_sizes:
+        return 0
+    return int(config.get("hidden_size_per_layer_input") or 0)
+
+
+def _require_layer_inputs(config: Mapping[str, Any]) -> None:
+    key = "vocab_size_per_layer_input"
+    if layer_input_width(config) and int(config[key]) < int(config["vocab_size"]):
+        raise ValueError(f"{key} is {config[key]}")
 
 
 def wide_heads(config: Mapping[str, Any]) -> tuple[int, int]:
@@ -270,6 +298,7 @@ FAMILIES = {
             "max_position_embeddings": 131_072,
             "sliding_window": 512,
             "hidden_size_per_layer_input": 256,
+            "vocab_size_per_layer_input": 262_144,
             "tie_word_embeddings": True,
         },
     ),

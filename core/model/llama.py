@@ -18,6 +18,7 @@ from core.cache.base import GraphInputs, KeyHook, KVCache, TargetKVCache
 from core.model.config import ModelConfig
 from core.model.delta import GatedDelta
 from core.model.families import FAMILIES, LayerKind
+from core.model.layer_inputs import LayerInputs
 from core.model.rope import Rope, Rotation, Rotations, apply
 from core.model.short_convolution import ShortConvolution
 
@@ -44,13 +45,17 @@ class Layer:
     mlp_end_norm: torch.Tensor | None = None
     gate: Linear | None = None  # of what heads find, before `out`: Qwen3.5, LFM2
     recurrence: GatedDelta | ShortConvolution | None = None  # instead of attention
+    input_gate: Linear | None = None  # hidden -> what a token brings to the layer by itself: Gemma 4 E2B
+    input_out: Linear | None = None  # and back
+    input_norm: torch.Tensor | None = None
     scale: float = 1.0  # of what the layer leaves: Gemma 4
     kind: LayerKind = LayerKind()
 
     @property
     def matrices(self) -> dict[str, Linear]:
         """Those that it has, by their names here."""
-        there = {name: getattr(self, name) for name in ("qkv", "out", "gate_up", "down", "gate")}
+        names = ("qkv", "out", "gate_up", "down", "gate", "input_gate", "input_out")
+        there = {name: getattr(self, name) for name in names}
         return {name: matrix for name, matrix in there.items() if matrix is not None}
 
 
@@ -72,8 +77,10 @@ class LlamaModel:
         head: Linear,
         rope: Rope,
         ranks: Ranks = SINGLE,
+        inputs: LayerInputs | None = None,
     ) -> None:
         self.config, self.backend, self.rope, self.ranks = config, backend, rope, ranks
+        self.inputs = inputs  # what tokens bring to each layer by themselves
         self.embedding = embedding  # [vocab, hidden]
         self._layers, self._norm, self._head = layers, norm, head
         unsaid = torch.tensor(config.suppressed, device=backend.device)
@@ -89,6 +96,11 @@ class LlamaModel:
     def head(self) -> Linear:
         """Its output matrix, hidden -> vocab."""
         return self._head
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a pass is the device's alone: nothing is looked up in host memory."""
+        return self.inputs is None
 
     @property
     def drafting(self) -> LlamaModel:
@@ -118,22 +130,28 @@ class LlamaModel:
             head=head,
             rope=self.rope,
             ranks=self.ranks,
+            inputs=self.inputs,
         )
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
-        return self.logits(self.through(self.embed(ids), cache))
+        x = self.embed(ids)
+        inputs = self.inputs.of(ids, x) if self.inputs is not None else None
+        return self.logits(self.through(x, cache, inputs))
 
-    def through(self, x: torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
+    def through(
+        self, x: torch.Tensor, cache: KVCache | GraphInputs, inputs: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """What all layers and the last norm make of embedded rows [n, hidden], which it takes for itself: the
-        rows that the head takes, of the same shape. The cache is advanced.
+        rows that the head takes, of the same shape. The cache is advanced. `inputs`: see LayerInputs.
         """
         n = x.shape[0]
         rotations = self.rope.at(cache.positions(n))
         found = self._at_once(x, rotations, cache)
         if found is None:
             for index, layer in enumerate(self._layers):
-                self._layer(index, layer, x, rotations[layer.kind.rope], cache, offset=0)
+                rotation, own = rotations[layer.kind.rope], _of_layer(inputs, index)
+                self._layer(index, layer, x, rotation, cache, offset=0, own=own)
             self.ranks.agree()
             found = self.rms(x, self._norm)
         cache.advance(n)
@@ -182,7 +200,8 @@ class LlamaModel:
         """Feeds `ids` without computing logits, in segments, layer-major within each, yielding the equivalent
         tokens done.
 
-        Within a segment every layer takes all its chunks while its keys and values are on the device.
+        Within a segment every layer takes all its chunks while its keys and values are on the device. Layers
+        that only read what others hold leave nothing, and are not computed.
         `should_stop` is asked between layers; finished segments are committed and stay, an unfinished one
         leaves no trace. `tap` observes the very last chunk.
         """
@@ -192,7 +211,7 @@ class LlamaModel:
             for layers_done in self._segment(segment, cache, chunk_tokens, tap if last else None):
                 if should_stop():
                     return
-                yield start + len(segment) * layers_done // len(self._layers)
+                yield start + len(segment) * layers_done // self.config.storing
             cache.advance(len(segment))
             cache.commit(cache.length)
 
@@ -203,19 +222,26 @@ class LlamaModel:
         rotations = self.rope.at(cache.positions(len(ids)))
         cache.begin_segment()
         chunks = [slice(start, start + chunk_tokens) for start in range(0, len(ids), chunk_tokens)]
-        for index, layer in enumerate(self._layers):
+        inputs = [self._inputs_of(ids[chunk], x[chunk]) for chunk in chunks]
+        for index, layer in enumerate(self._layers[: self.config.storing]):
             feed = self._hold if index in cache.swept_layers else self._layer
             rotation = rotations[layer.kind.rope]
-            for chunk in chunks:
+            for chunk, own in zip(chunks, inputs, strict=True):
                 # the tap scores by itself: no sums, as an observer of short passes may have asked for
                 cache.observer, cache.observed_chunk = tap if chunk is chunks[-1] else None, None
-                feed(index, layer, x[chunk], rotation.of(chunk), cache, offset=chunk.start)
+                how = {"offset": chunk.start, "own": _of_layer(own, index)}
+                feed(index, layer, x[chunk], rotation.of(chunk), cache, **how)
             cache.observer = None
             if index in cache.swept_layers:
-                for chunk in chunks:
-                    self._take(index, layer, x[chunk], cache, offset=chunk.start)
+                for chunk, own in zip(chunks, inputs, strict=True):
+                    how = {"offset": chunk.start, "own": _of_layer(own, index)}
+                    self._take(index, layer, x[chunk], cache, **how)
             self.ranks.agree()
             yield index + 1
+
+    def _inputs_of(self, ids: Sequence[int], x: torch.Tensor) -> torch.Tensor | None:
+        """Of a chunk, to the layers that a prefill computes."""
+        return None if self.inputs is None else self.inputs.of(ids, x, layers=self.config.storing)
 
     def _hold(
         self,
@@ -226,15 +252,25 @@ class LlamaModel:
         cache: TargetKVCache,
         *,
         offset: int,
+        own: torch.Tensor | None,
     ) -> None:
-        """The first half of a layer whose attention waits for all chunks."""
+        """The first half of a layer whose attention waits for all chunks; `own` is the second half's."""
         self.ranks.attempt(
             lambda: cache.attend_later(
                 index, *self._heads(layer, self.rms(x, layer.attention_norm), rotation, cache), offset=offset
             )
         )
 
-    def _take(self, index: int, layer: Layer, x: torch.Tensor, cache: TargetKVCache, *, offset: int) -> None:
+    def _take(
+        self,
+        index: int,
+        layer: Layer,
+        x: torch.Tensor,
+        cache: TargetKVCache,
+        *,
+        offset: int,
+        own: torch.Tensor | None,
+    ) -> None:
         """The second half."""
 
         def mixed() -> torch.Tensor:
@@ -242,7 +278,7 @@ class LlamaModel:
             return self._gated_heads(layer, self.rms(x, layer.attention_norm), found, torch.sigmoid)
 
         self._add_attention(layer, x, mixed)
-        self._add_mlp(layer, x)
+        self._add_mlp(layer, x, own)
 
     def _layer(
         self,
@@ -253,12 +289,13 @@ class LlamaModel:
         cache: KVCache | GraphInputs,
         *,
         offset: int,
+        own: torch.Tensor | None,
     ) -> None:
         """Adds to x [n, hidden] in place: so a chunk's work space is empty again after each half, and one
-        piece of memory serves all of them.
+        piece of memory serves all of them. `own` [n, width]: what the tokens bring to this layer.
         """
         self._add_attention(layer, x, lambda: self._mixed(index, layer, x, rotation, cache, offset=offset))
-        self._add_mlp(layer, x)
+        self._add_mlp(layer, x, own)
 
     def _add_attention(self, layer: Layer, x: torch.Tensor, mixed: Callable[[], torch.Tensor]) -> None:
         found = self.ranks.summed(lambda: layer.out(mixed()), x)
@@ -266,11 +303,14 @@ class LlamaModel:
             found = self.rms(found, layer.attention_end_norm)
         x.add_(found)
 
-    def _add_mlp(self, layer: Layer, x: torch.Tensor) -> None:
+    def _add_mlp(self, layer: Layer, x: torch.Tensor, own: torch.Tensor | None) -> None:
         found = self.ranks.summed(lambda: layer.down(self._inner(layer, x)), x)
         if layer.mlp_end_norm is not None:
             found = self.rms(found, layer.mlp_end_norm)
         x.add_(found)
+        if own is not None:
+            gated = self._activation(layer.input_gate(x)).mul_(own)
+            x.add_(self.rms(layer.input_out(gated), layer.input_norm))
         if layer.scale != 1:
             x.mul_(layer.scale)
 
@@ -293,6 +333,9 @@ class LlamaModel:
             if own.norm is not None:
                 found = self.rms(found, own.norm)
             return self._gated_heads(layer, normed, found.flatten(1), own.opened)
+        if layer.kind.reads >= 0:
+            q = self._queries(layer, normed, rotation)
+            return cache.attend_again(layer.kind.reads, q, offset=offset).reshape(x.shape[0], -1)
         found = cache.attend(index, *self._heads(layer, normed, rotation, cache), offset=offset)
         return self._gated_heads(layer, normed, found.reshape(x.shape[0], -1), torch.sigmoid)
 
@@ -327,6 +370,11 @@ class LlamaModel:
         k = heads[:, q_heads : q_heads + kv_heads] if cache.rotates_on_read else rotated[:, q_heads:]
         return q, k, heads[:, q_heads + kv_heads :]
 
+    def _queries(self, layer: Layer, normed: torch.Tensor, rotation: Rotation) -> torch.Tensor:
+        """Likewise of a layer that has these alone."""
+        heads = layer.qkv(normed).view(normed.shape[0], self.config.heads, -1)
+        return apply(self.rms(heads, layer.q_norm), rotation.cos, rotation.sin)
+
     def _normed(self, layer: Layer, heads: torch.Tensor, kv_heads: int) -> torch.Tensor:
         """Heads [n, heads + 2 * kv_heads, head_dim] with their norms, of which the last kv_heads may lack:
         then values are made of what becomes keys.
@@ -345,3 +393,8 @@ class LlamaModel:
     def rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """Rows [n, width] by their root mean square, times `weight` [width]."""
         return self.backend.rms_norm(x, weight, self.config.norm_eps)
+
+
+def _of_layer(inputs: torch.Tensor | None, layer: int) -> torch.Tensor | None:
+    """Of what tokens bring to all layers [n, layers, width], what they bring to one [n, width]."""
+    return None if inputs is None else inputs[:, layer]

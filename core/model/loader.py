@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from core.backend.base import Backend, Linear, RowSource
 from core.backend.ranks import SINGLE, Ranks
@@ -18,20 +16,29 @@ from core.backend.shared.quantized import stacked
 from core.errors import UserError
 from core.events import Progress
 from core.model.ahead import AheadHead
+from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig, load_config
 from core.model.delta import GatedDelta
-from core.model.families import FAMILIES, LayerKind, is_shifted, usual_name
+from core.model.families import FAMILIES, LayerKind, is_shifted
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.joined_matrices import PartialHead, StackedLinear
+from core.model.layer_inputs import LayerInputs
 from core.model.llama import Layer, LlamaModel
 from core.model.mixer_sizes import DeltaSizes
 from core.model.rope import Rope
 from core.model.short_convolution import ShortConvolution
 from core.model.split_weights import Share, SplitWeights, of_gguf
 from core.model.value_heads import TiledWeights
-from core.model.weight_shapes import AHEAD, require_ahead_shapes, require_shapes
+from core.model.weight_shapes import (
+    AHEAD,
+    INPUTS_NORM,
+    INPUTS_PROJECTION,
+    INPUTS_TABLE,
+    require_ahead_shapes,
+    require_shapes,
+)
 from core.text.words import translated as _
 
 MOST_PADDING = 1024  # rows; Qwen2.5 has 151,936 below 7B and 152,064 from there on
@@ -243,62 +250,25 @@ def _model(
         head=head,
         rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
         ranks=ranks,
+        inputs=_layer_inputs(config, weights, backend) if config.input_width else None,
     )
 
 
-class Weights:
-    """Named tensors of a checkpoint folder, read on demand. They go by the names that Llama's have; those
-    of the text model in one that also sees pictures by the names that they have in a text model.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        index = _index(folder)
-        self._stored = {usual_name(name): name for name in index}
-        self._files = {name: folder / index[stored] for name, stored in self._stored.items()}
-        self._open: dict[Path, object] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._files
-
-    def tensor(self, name: str) -> torch.Tensor:
-        """The tensor as stored, of its shape and dtype. Raises UserError when the checkpoint lacks it."""
-        return self._file_of(name).get_tensor(self._stored[name])
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Its sizes. Reads no weights. Raises as `tensor`."""
-        return tuple(self._file_of(name).get_slice(self._stored[name]).get_shape())
-
-    def place(self, name: str) -> tuple[Path, str]:
-        """Its file, and its name there."""
-        return self._files[name], self._stored[name]
-
-    def _file_of(self, name: str) -> Any:
-        if name not in self._files:
-            said = _(
-                "The model lacks the weights “{name}”; its folder is incomplete or of another kind. "
-                "Download it again."
-            )
-            raise UserError(said.format(name=name))
-        file = self._files[name]
-        if file not in self._open:
-            self._open[file] = safe_open(file, framework="pt")
-        return self._open[file]
+def _layer_inputs(config: ModelConfig, weights: AnyWeights, backend: Backend) -> LayerInputs:
+    if of_gguf(weights) and weights.keeps_codes(INPUTS_TABLE):
+        table = weights.planes(INPUTS_TABLE)
+    else:
+        table = weights.tensor(f"{INPUTS_TABLE}.weight")
+    return LayerInputs(
+        backend,
+        table=table,
+        projection=_linear(weights, backend, [INPUTS_PROJECTION]),
+        norm=_norm(INPUTS_NORM, config, weights, backend),
+        eps=config.norm_eps,
+    )
 
 
 AnyWeights = Weights | GgufWeights | SplitWeights
-
-
-def _index(folder: Path) -> dict[str, str]:
-    """File name of every tensor."""
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        return json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    single = folder / "model.safetensors"
-    if not single.is_file():
-        said = _("{folder} has no safetensors weights. Download the model again or choose another folder.")
-        raise UserError(said.format(folder=folder))
-    with safe_open(single, framework="pt") as file:
-        return dict.fromkeys(file.keys(), single.name)
 
 
 def _layer(prefix: str, kind: LayerKind, config: ModelConfig, weights: AnyWeights, backend: Backend) -> Layer:
@@ -319,9 +289,21 @@ def _layer(prefix: str, kind: LayerKind, config: ModelConfig, weights: AnyWeight
         mlp_norm=norm("pre_feedforward" if sandwiched else "post_attention"),
         attention_end_norm=norm("post_attention", there=sandwiched),
         mlp_end_norm=norm("post_feedforward", there=sandwiched),
+        **(_input_of_layer(prefix, config, weights, backend) if config.input_width else {}),
         scale=float(weights.tensor(prefix + "layer_scalar")) if scaled else 1.0,
         kind=kind,
     )
+
+
+def _input_of_layer(
+    prefix: str, config: ModelConfig, weights: AnyWeights, backend: Backend
+) -> dict[str, Any]:
+    """What a layer has that takes in what tokens bring to it."""
+    return {
+        "input_gate": _linear(weights, backend, [prefix + "per_layer_input_gate"]),
+        "input_out": _linear(weights, backend, [prefix + "per_layer_projection"]),
+        "input_norm": _norm(prefix + "post_per_layer_input_norm", config, weights, backend),
+    }
 
 
 def _attention(
@@ -332,6 +314,8 @@ def _attention(
     gated = family.gated
     rows = [_head_rows(config, half) if gated else None for half in (0, 1)]
     parts = ["q_proj", "k_proj"] if kind.keys_as_values else ["q_proj", "k_proj", "v_proj"]
+    if kind.reads >= 0:
+        parts = ["q_proj"]
     found: dict[str, Any] = {
         "qkv": _linear(weights, backend, [own + part for part in parts], rows[0]),
         "out": _linear(weights, backend, [own + "o_proj"]),
@@ -339,8 +323,9 @@ def _attention(
     }
     if own + "q_norm.weight" in weights:
         found["q_norm"] = _norm(own + "q_norm", config, weights, backend, times=config.query_scale(kind))
-        found["k_norm"] = _norm(own + "k_norm", config, weights, backend)
-    if family.two_sizes:
+        if kind.reads < 0:
+            found["k_norm"] = _norm(own + "k_norm", config, weights, backend)
+    if family.two_sizes and kind.reads < 0:
         found["v_norm"] = torch.ones_like(found["k_norm"])
     return found
 

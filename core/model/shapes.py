@@ -14,6 +14,7 @@ from core.errors import UserError
 from core.model.families import (
     FAMILIES,
     FULL,
+    layer_input_width,
     layer_kinds,
     require_family,
     state_sizes,
@@ -21,6 +22,7 @@ from core.model.families import (
     wide_heads,
 )
 from core.model.mixer_sizes import StateSizes
+from core.model.undivided import why_undivided
 from core.text.words import translated as _
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -75,6 +77,16 @@ class ModelShape(Sizes):
     window_heads: int = 0  # KV heads of these layers and their size, where they are not those of the others
     window_dim: int = 0
     keys_as_values: bool = False  # the layers that see every token have no projection of values
+    # the last layers, which attend to what others hold: how many, how many of these have a window, and the
+    # width of their MLPs; 0: that of the others
+    readers: int = 0
+    windowed_readers: int = 0
+    reader_intermediate: int = 0
+    # numbers that a token brings to each layer by itself, and rows of the table that they come from, in host
+    # memory: 16 bits each, or so many bytes where they are in codes
+    input_width: int = 0
+    input_vocab: int = 0
+    table_bytes: int = 0
     stateful: int = 0  # layers that keep a state of a fixed size instead of keys and values,
     states: StateSizes | None = None  # and what such a layer measures
     # of weights in codes: their format ("Q4_K_M"), the bits of most of its codes, how many weights stay codes
@@ -109,7 +121,12 @@ class ModelShape(Sizes):
                 tied=bool(config.get("tie_word_embeddings", False)),
                 family=family,
                 attention_bias=bool(config.get("attention_bias", False)),
-                windowed=sum(bool(kind.window) for kind in kinds),
+                windowed=sum(bool(kind.window) and kind.reads < 0 for kind in kinds),
+                readers=sum(kind.reads >= 0 for kind in kinds),
+                windowed_readers=sum(bool(kind.window) and kind.reads >= 0 for kind in kinds),
+                reader_intermediate=max(kind.intermediate for kind in kinds),
+                input_width=layer_input_width(config),
+                input_vocab=_input_vocab(config),
                 window=max((kind.window for kind in kinds), default=0),
                 window_heads=max((kind.kv_heads for kind in kinds), default=0),
                 window_dim=max((kind.head_dim for kind in kinds), default=0),
@@ -136,8 +153,23 @@ class ModelShape(Sizes):
 
     @property
     def full_layers(self) -> int:
-        """Layers in which a token sees every token before it."""
-        return self.layers - self.windowed - self.stateful
+        """Layers that hold every token and see it."""
+        return self.layers - self.readers - self.windowed - self.stateful
+
+    @property
+    def storing(self) -> ModelShape:
+        """The model without the layers that attend to what others hold: what a prefill computes."""
+        return _storing(self) if self.readers else self
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the table that tokens look up, in host memory whatever the device."""
+        return self.table_bytes or self.table_weights * DTYPE_BYTES["bfloat16"]
+
+    @property
+    def table_weights(self) -> int:
+        """Its weights."""
+        return self.input_vocab * self.layers * self.input_width
 
     @property
     def rotation_width(self) -> int:
@@ -170,17 +202,18 @@ class ModelShape(Sizes):
 
     @property
     def parameters(self) -> int:
-        """All weights; tied embeddings count once."""
+        """All weights but the table in host memory; tied embeddings count once."""
         embeddings = self.vocab * self.hidden * (1 if self.tied else 2)
         return self.layers_parameters + embeddings + self.hidden
 
     def weight_bytes(self, dtype: str) -> int:
-        """Bytes of all weights."""
+        """Bytes of all these weights."""
         return self.coded_bytes + (self.parameters - self.coded_weights) * DTYPE_BYTES[dtype]
 
     def decoded(self) -> ModelShape:
         """The same model with all its weights in numbers."""
-        return replace(self, coded_weights=0, coded_bytes=0, ahead_weights=0, ahead_bytes=0, head_bytes=0)
+        none = {"coded_weights": 0, "coded_bytes": 0, "ahead_weights": 0, "ahead_bytes": 0, "head_bytes": 0}
+        return replace(self, **none)
 
     @property
     def layer_ahead(self) -> AheadShape | None:
@@ -194,7 +227,7 @@ class ModelShape(Sizes):
         embeddings whole. Raises UserError where that cannot be.
         """
         if not self.divides(ranks):
-            raise UserError(why_undivided(self.name, self.kv_heads, ranks, stateful=self.stateful > 0))
+            raise UserError(why_undivided(self.name, self.kv_heads, ranks, **self._undivided))
         part = replace(
             self,
             heads=self.heads // ranks,
@@ -209,7 +242,11 @@ class ModelShape(Sizes):
 
     def divides(self, ranks: int) -> bool:
         """Whether so many devices can."""
-        return not why_undivided(self.name, self.kv_heads, ranks, stateful=self.stateful > 0)
+        return not why_undivided(self.name, self.kv_heads, ranks, **self._undivided)
+
+    @property
+    def _undivided(self) -> dict[str, bool]:
+        return {"stateful": self.stateful > 0, "shared": self.readers > 0 or self.input_width > 0}
 
     def _whole_parameters(self) -> int:
         sizes = {name: self.ranks * getattr(self, name) for name in _DIVIDED}
@@ -231,7 +268,7 @@ class ModelShape(Sizes):
         weights = self.weight_bytes("bfloat16")
         if self.ranks > 1:
             weights = weights * self._whole_parameters() // self.parameters
-        return weights + self.checkpoint_bytes
+        return weights + self.host_bytes + self.checkpoint_bytes
 
     def pass_bytes(self, dtype: str) -> int:
         """Bytes of weights one forward pass reads: everything but the input embedding's other rows."""
@@ -256,8 +293,18 @@ class ModelShape(Sizes):
         return self.full_layers * self.kv_bytes_per_token_layer(rows)
 
     def window_bytes(self, rows: str, tokens: int) -> int:
-        """Bytes of K and V of so many tokens in all layers with a window."""
+        """Bytes of K and V of so many tokens in all layers that hold a window."""
         return self.windowed * tokens * self.of_windows.kv_bytes_per_token_layer(rows)
+
+    def read_bytes_per_token(self, rows: str) -> int:
+        """Bytes of K and V of one token that a pass reads: some layers read what others hold."""
+        reading = self.full_layers + self.readers - self.windowed_readers
+        return reading * self.kv_bytes_per_token_layer(rows)
+
+    def window_read_bytes(self, rows: str, tokens: int) -> int:
+        """Likewise of so many tokens in windows."""
+        reading = self.windowed + self.windowed_readers
+        return reading * tokens * self.of_windows.kv_bytes_per_token_layer(rows)
 
     @property
     def state_bytes(self) -> int:
@@ -289,11 +336,12 @@ class ModelShape(Sizes):
 
     def attention_flops(self, rows: int, past_tokens: int) -> int:
         """FLOPs of `rows` new rows attending to `past_tokens` and, causally, to each other."""
-        pairs = self.full_layers * (rows * past_tokens + rows * (rows + 1) // 2)
+        seeing_all = self.full_layers + self.readers - self.windowed_readers
+        pairs = seeing_all * (rows * past_tokens + rows * (rows + 1) // 2)
         # of windows all rows but the first see a whole one
         growing = max(0, min(rows, self.window - past_tokens))
         seen = growing * past_tokens + growing * (growing + 1) // 2 + (rows - growing) * self.window
-        in_windows = self.windowed * seen * self.of_windows.head_dim
+        in_windows = (self.windowed + self.windowed_readers) * seen * self.of_windows.head_dim
         return 4 * self.heads * (pairs * self.head_dim + in_windows)
 
 
@@ -310,8 +358,31 @@ def _layers_parameters(shape: ModelShape) -> int:
     norms = 4 if FAMILIES[shape.family].sandwiched else 2
     attending = shape.full_layers * shape.attention_parameters
     attending += shape.windowed * shape.of_windows.attention_parameters
-    rest = shape.layers * (norms * shape.hidden + 3 * shape.hidden * shape.intermediate)
-    return attending + shape.stateful * shape.state_parameters + rest
+    # queries and what is behind heads, alone
+    of_heads = (shape.readers - shape.windowed_readers) * shape.head_dim
+    of_heads += shape.windowed_readers * shape.of_windows.head_dim
+    attending += 2 * shape.hidden * shape.heads * of_heads
+    inner = (shape.layers - shape.readers) * shape.intermediate
+    inner += shape.readers * (shape.reader_intermediate or shape.intermediate)
+    rest = shape.layers * norms * shape.hidden + 3 * shape.hidden * inner
+    return attending + shape.stateful * shape.state_parameters + rest + _inputs_parameters(shape)
+
+
+def _inputs_parameters(shape: ModelShape) -> int:
+    """Of what makes the inputs that tokens bring to layers, but for the table, and takes them in."""
+    width = shape.input_width
+    if not width:
+        return 0
+    return shape.layers * (3 * shape.hidden * width + shape.hidden) + width
+
+
+@lru_cache(maxsize=256)
+def _storing(shape: ModelShape) -> ModelShape:
+    none = {"readers": 0, "windowed_readers": 0, "reader_intermediate": 0}
+    part = replace(shape, layers=shape.layers - shape.readers, **none)
+    share = part.parameters / shape.parameters
+    coded = {"coded_weights": int(shape.coded_weights * share), "coded_bytes": int(shape.coded_bytes * share)}
+    return replace(part, **coded)
 
 
 @lru_cache(maxsize=256)
@@ -349,27 +420,14 @@ class AheadShape(ModelShape):
         return self.weight_bytes(dtype) + head
 
 
-def why_undivided(name: str, kv_heads: int, ranks: int, *, stateful: bool) -> str:
-    """Why a model cannot be divided among so many cards; "" where it can."""
-    if stateful:
-        said = _(
-            "{model} has layers that keep a state instead of keys and values, which are not divided among "
-            "graphics cards. Name one card in devices, or choose another model."
-        )
-        return said.format(model=name)
-    if kv_heads % ranks:
-        said = _(
-            "{model} has {heads} key/value heads, which do not divide by {cards} graphics cards. Name as "
-            "many cards in devices as {heads} divides by, or choose another model."
-        )
-        return said.format(model=name, heads=kv_heads, cards=ranks)
-    return ""
-
-
 def _head_tokens(config: Mapping[str, Any]) -> int:
     """Rows of the output matrix: the vocabulary, or the part of it that a trained draft speaks."""
     draft = config.get("draft")
     return int(draft["head_tokens"] if isinstance(draft, Mapping) else config["vocab_size"])
+
+
+def _input_vocab(config: Mapping[str, Any]) -> int:
+    return int(config["vocab_size_per_layer_input"]) if layer_input_width(config) else 0
 
 
 def _rope_kind(config: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from core.backend.shared.quantized import CHUNK, SPAN, QuantizedMatrix
 from core.errors import UserError
 from core.model.config import ModelConfig
 from core.model.gguf.weights import GgufWeights
-from core.model.shapes import why_undivided
+from core.model.undivided import why_undivided
 from core.model.weight_shapes import WeightReader
 from core.text.words import translated as _
 
@@ -34,7 +34,11 @@ class Share:
 
     def config(self, whole: ModelConfig) -> ModelConfig:
         """The model as this rank computes it. Raises UserError where its heads do not divide."""
-        why = why_undivided(whole.name, whole.kv_heads, self.size, stateful=whole.states is not None)
+        kinds = {
+            "stateful": whole.states is not None,
+            "shared": whole.storing < whole.layers or whole.input_width > 0,
+        }
+        why = why_undivided(whole.name, whole.kv_heads, self.size, **kinds)
         if why:
             raise UserError(why)
         kinds = tuple(replace(one, kv_heads=one.kv_heads // self.size) for one in whole.kinds)

@@ -15,6 +15,9 @@ from core.model.mixer_sizes import ConvolutionSizes
 from core.text.words import translated as _
 
 AHEAD = "mtp."  # what checkpoints call the weights of a layer that predicts one token further
+# and what makes the inputs that tokens bring to each layer
+INPUTS_TABLE, INPUTS_PROJECTION = "model.embed_tokens_per_layer", "model.per_layer_model_projection"
+INPUTS_NORM = "model.per_layer_projection_norm"
 
 
 class WeightReader(Protocol):
@@ -49,7 +52,7 @@ def require_ahead_shapes(config: ModelConfig, weights: WeightReader) -> None:
 
 def ahead_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """What its weights measure, by their names."""
-    parts = _of_attention(config, LayerKind()) | _of_mlp(config)
+    parts = _of_attention(config, LayerKind()) | _of_mlp(config, LayerKind())
     found = {f"{AHEAD}layers.0.{part}": wanted for part, wanted in parts.items()}
     norms = ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden")
     found |= {f"{AHEAD}{norm}.weight": (config.hidden,) for norm in norms}
@@ -69,24 +72,40 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     ends = ["model.embed_tokens"] if config.tied else ["model.embed_tokens", "lm_head"]
     yield from ((f"{name}.weight", (config.vocab, config.hidden)) for name in ends)
     yield "model.norm.weight", (config.hidden,)
+    if config.input_width:
+        yield from _of_inputs(config)
     for layer, kind in enumerate(config.kinds):
         mixer = _of_state(config) if kind.stateful else _of_attention(config, kind)
         scale = {"layer_scalar": (1,)} if FAMILIES[config.family].two_sizes else {}
-        for part, wanted in (mixer | _of_mlp(config) | scale).items():
+        for part, wanted in (mixer | _of_mlp(config, kind) | scale).items():
             yield f"model.layers.{layer}.{part}", wanted
 
 
-def _of_mlp(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """And of the norms before and behind both halves of a layer."""
-    hidden = config.hidden
+def _of_inputs(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Of what makes the inputs that tokens bring to each layer."""
+    columns = config.layers * config.input_width
+    yield f"{INPUTS_TABLE}.weight", (int(config.source["vocab_size_per_layer_input"]), columns)
+    yield f"{INPUTS_PROJECTION}.weight", (columns, config.hidden)
+    yield f"{INPUTS_NORM}.weight", (config.input_width,)
+
+
+def _of_mlp(config: ModelConfig, kind: LayerKind) -> dict[str, tuple[int, ...]]:
+    """And of the norms before and behind both halves of a layer, and of a token's own input to it."""
+    hidden, inner, width = config.hidden, kind.intermediate or config.intermediate, config.input_width
     norms = ["input_layernorm.weight", "post_attention_layernorm.weight"]
     if FAMILIES[config.family].sandwiched:
         norms += ["pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"]
+    own = {
+        "per_layer_input_gate.weight": (width, hidden),
+        "per_layer_projection.weight": (hidden, width),
+        "post_per_layer_input_norm.weight": (hidden,),
+    }
     return {
-        "mlp.gate_proj.weight": (config.intermediate, hidden),
-        "mlp.up_proj.weight": (config.intermediate, hidden),
-        "mlp.down_proj.weight": (hidden, config.intermediate),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
         **dict.fromkeys(norms, (hidden,)),
+        **(own if width else {}),
     }
 
 
@@ -94,6 +113,12 @@ def _of_attention(config: ModelConfig, kind: LayerKind) -> dict[str, tuple[int, 
     hidden, family = config.hidden, FAMILIES[config.family]
     kv_heads, head_dim = config.heads_of(kind)
     q, kv = config.heads * head_dim, kv_heads * head_dim
+    if kind.reads >= 0:
+        return {
+            "self_attn.q_proj.weight": (q, hidden),
+            "self_attn.o_proj.weight": (hidden, q),
+            "self_attn.q_norm.weight": (head_dim,),
+        }
     of_heads = ["self_attn.q_norm.weight", "self_attn.k_norm.weight"] if family.normed else []
     values = [] if kind.keys_as_values else ["self_attn.v_proj.weight"]
     return {

@@ -32,6 +32,7 @@ KV, KV_ON_CHIP = N_("KV cache"), N_("KV cache of the on-chip layers")
 KV_WINDOWS = N_("KV cache of the layers with a window")
 KEPT_WINDOWS = N_("copies of windows")
 STATES, KEPT_STATES = N_("states of the layers without a KV cache"), N_("copies of states")
+LOOKED_UP = N_("table of what tokens bring to layers")
 KV_BESIDE = N_("KV cache of a passage")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
@@ -90,6 +91,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         ring = layout.blocks * layout.block_bytes if layout.host_layers else 0
         lines = [
             (WEIGHTS, layout.target.weight_bytes(layout.dtype), "RAM"),
+            (LOOKED_UP, _looked_up_bytes(layout), "RAM"),
             (KV, layout.on_chip * layout.layer_kv_bytes + layout.host_kv_bytes, "RAM"),
             (KV_WINDOWS, layout.window_kv_bytes + layout.middle_window_bytes, "RAM"),
             (KEPT_WINDOWS, layout.kept_window_bytes, "RAM"),
@@ -109,6 +111,7 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
         lines = [
             (KV_PINNED, pinned, "pinned RAM"),
             (KV_PAGEABLE, pageable, "RAM"),
+            (LOOKED_UP, _looked_up_bytes(layout), "RAM"),
             (KEPT_WINDOWS, layout.kept_window_bytes, "RAM"),
             (KEPT_STATES, layout.kept_states_bytes, "RAM"),
             (PROGRAM, PROGRAM_BYTES_CUDA, "RAM"),
@@ -129,11 +132,15 @@ def _draft_lines(layout: Layout) -> list[tuple[str, int]]:
     if draft is None:
         return []
     rows = layout.draft_tokens + layout.tail
-    others = (draft.layers - draft.windowed) * draft.kv_bytes_per_token_layer(layout.dtype)
+    others = (draft.layers - draft.readers - draft.windowed) * draft.kv_bytes_per_token_layer(layout.dtype)
     return [
         (DRAFT_MODEL, draft.weight_bytes(layout.dtype)),
         (DRAFT_CACHE, rows * others + draft.window_bytes(layout.dtype, rows)),
     ]
+
+
+def _looked_up_bytes(layout: Layout) -> int:
+    return sum(shape.host_bytes for shape in (layout.target, layout.draft) if shape is not None)
 
 
 def _tail_rows(layout: Layout) -> int:
@@ -145,7 +152,8 @@ def _tail_rows(layout: Layout) -> int:
 def _activations(layout: Layout) -> int:
     """Hidden states and rotations of a segment, and what a chunk of it computes with."""
     shape, size = layout.target, DTYPE_BYTES[layout.computes]
-    segment = layout.segment * (shape.hidden + 2 * shape.rotation_width) * size
+    brought = shape.storing.layers * shape.input_width
+    segment = layout.segment * (shape.hidden + 2 * shape.rotation_width + brought) * size
     row = max(_row_bytes(one, size) for one in (shape, shape.of_windows))
     return segment + layout.chunk * row
 

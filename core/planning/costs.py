@@ -33,6 +33,7 @@ from core.backend.shared.compiled import (
 from core.hardware.facts import Gpu, Hardware
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
 from core.planning.cpu_rates import usual_rates
+from core.planning.lookup import looked_up_s
 from core.text.words import GB
 
 # Acceptance of the draft by the middle level. .35 is published for a 68M draft of a 7B model (TriForce); a
@@ -245,7 +246,7 @@ def pass_s(
     linear = both((weights_s, linear_flops / rate))
     if verified and kernel == "codes":
         linear /= speeds.coarse
-    kv_bytes = kv_tokens * shape.kv_bytes_per_token(kv_rows or dtype)
+    kv_bytes = kv_tokens * shape.read_bytes_per_token(kv_rows or dtype)
     kv_bytes *= _times_read(rows, attended_by_torch(shape, speeds))
     if kv_rows == CODED_ROWS:
         kv_bytes = _read_as_codes(shape, kv_bytes, kv_tokens, dtype, speeds)
@@ -253,13 +254,14 @@ def pass_s(
     windows = shape.of_windows  # a card's kernel reads them for many rows at once; else each row its own
     together = _by_cards_kernel(windows, speeds)
     times = _row_tiles(windows, rows, speeds) if together else min(rows, SHORT_PASS_ROWS)
-    kv_bytes += times * shape.window_bytes(dtype, min(kv_tokens, shape.window))
+    kv_bytes += times * shape.window_read_bytes(dtype, min(kv_tokens, shape.window))
     attention_flops = shape.attention_flops(rows, kv_tokens)
     attention = both((kv_bytes / speeds.kv, attention_flops / speeds.few_attention_flops))
     if attended_by_torch(shape, speeds) and not speeds.decodes_kv:  # else the rates are torch's already
         attention /= TORCH_ATTENTION
     sums_s = 2 * speeds.sum_s if shape.ranks > 1 else 0.0
     compute = linear + attention + _states_s(shape, rows, speeds) + shape.layers * (speeds.layer_s + sums_s)
+    compute += looked_up_s(shape, dtype, rows, bus=speeds.bus)
     if launched:
         compute = max(compute, shape.layers * LAUNCHED_LAYER_S)
     if host is None:
@@ -327,7 +329,7 @@ def _read_as_codes(shape: ModelShape, nbytes: int, tokens: int, dtype: str, spee
     if attended_by_torch(shape, speeds):
         return nbytes / KERNEL_SPEED["by torch"]
     if speeds.decodes_kv or (speeds.compiled_kv and shape.head_dim not in HEAD_DIMS):
-        return nbytes + tokens * 2 * shape.kv_bytes_per_token(dtype)  # numbers are written and read
+        return nbytes + tokens * 2 * shape.read_bytes_per_token(dtype)  # numbers are written and read
     return nbytes / KERNEL_SPEED["compiled"] if speeds.compiled_kv else nbytes
 
 
@@ -351,9 +353,11 @@ def prefill_seconds(
 ) -> float:
     """A prompt of `tokens` in segments: compute, behind which new KV goes to the host and earlier segments
     come back once. Weights are read once a segment; what a card's kernel decodes, is decoded for each chunk
-    and read again as numbers.
+    and read again as numbers. Layers that read what others hold are not computed.
     """
-    compute = tokens * shape.linear_flops_per_token / speeds.linear_flops
+    shape = shape.storing
+    compute = looked_up_s(shape, dtype, tokens, bus=speeds.bus)
+    compute += tokens * shape.linear_flops_per_token / speeds.linear_flops
     compute += shape.attention_flops(tokens, 0) / speeds.attention_flops
     if speeds.compiled_states and speeds.in_turns:  # a card's kernel is for few rows
         compute += _delta_rows_s(shape, tokens, speeds)

@@ -270,7 +270,7 @@ def _swept(site: PlanningDevice, layout: Layout) -> Iterator[Layout]:
     """The layout with prefills whose past streams, the longest segments first: down to where the bus is still
     hidden behind the attention, all layers being in host memory.
     """
-    if site.device == "cpu":
+    if site.device == "cpu" or layout.target.readers:
         return
     none = replace(layout, on_chip=0)
     pinned = none.host_kv_bytes <= site.pinnable
@@ -315,7 +315,7 @@ def _fit(site: PlanningDevice, settings: Settings, layout: Layout) -> Layout | S
         return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
     if _fits_vram(site, option := replace(layout, on_chip=_given_layers(settings, layout))):
         return _with_host(site, option)
-    if settings.on_chip_layers is None:
+    if settings.on_chip_layers is None and not layout.target.readers:
         option = _most_resident(site, layout)
         if option is not None:
             return _with_host(site, option)

@@ -55,7 +55,8 @@ def computed_passes(case: PlanningCase, layout: Layout, share: float | None = 0.
     if draft is not None:
         # a layer of the target's own is held as the target is, and its passes are not recorded
         own = isinstance(draft, AheadShape)
-        how = {"kv_tokens": layout.draft_tokens, "launched": launched(not draft.stateful and not own)}
+        recorded = not (draft.stateful or draft.input_width or own)
+        how = {"kv_tokens": layout.draft_tokens, "launched": launched(recorded)}
         how["kernel"] = kernel_of(case, layout) if own else "float"
         draft_s = costs.pass_s(draft, site.dtype, rows=1, speeds=site.speeds, **how)
     full, verified = _full(case, layout, share)

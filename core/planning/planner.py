@@ -128,6 +128,12 @@ def _check_asked(settings: Settings, target: ModelShape) -> None:
             "that model with fewer bits."
         )
         raise PlanError(said.format(model=target.name, bits=bits, asked=settings.weights))
+    if target.readers and layers is not None and layers < target.full_layers:
+        said = _(
+            "Several layers of {model} read what one holds, so its KV cache stays on the graphics card as a "
+            "whole; on_chip_layers is {asked}. Set it to auto, or lower context_tokens."
+        )
+        raise PlanError(said.format(model=target.name, asked=layers))
     if layers is not None and layers > target.full_layers:
         said = _("{model} has {layers} layers; on_chip_layers is {asked}. Lower it or set it to auto.")
         raise PlanError(said.format(model=target.name, layers=target.full_layers, asked=layers))

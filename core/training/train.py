@@ -16,8 +16,9 @@ import torch
 from core.conversation.reading import ReadingStyle
 from core.errors import UserError
 from core.events import Progress
+from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig, load_config
-from core.model.loader import HEAD_IDS, GgufWeights, Weights, weights_in
+from core.model.loader import HEAD_IDS, GgufWeights, weights_in
 from core.text.tokenizer import Tokenizer
 from core.text.words import translated as _
 from core.training.checkpoint import Workshop

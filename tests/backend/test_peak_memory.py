@@ -68,6 +68,15 @@ SHAPES = {
         "tied": True,
         "family": "gemma4_text",
     },
+    "2B-shared": {
+        "hidden": 1536,
+        "heads": 8,
+        "kv_heads": 1,
+        "intermediate": 6144,
+        "vocab": 262_144,
+        "tied": True,
+        "family": "gemma4_text",
+    },
     "9B-states": {
         "hidden": 4096,
         "heads": 16,
@@ -95,6 +104,8 @@ SHAPES = {
     },
 }
 HEAD_DIM = 128  # of most
+LAYERS_OF_ALL = 999
+BROUGHT = 8 * 256  # numbers that a token brings to the layers of the one with shared ones
 DELTA = DeltaSizes(key_heads=16, value_heads=32, key_dim=128, value_dim=128, kernel=4)
 # what else a configuration says: every other layer has a window, three of four have a state, queries grow;
 # one of SmolLM3's four layers is not rotated
@@ -116,6 +127,17 @@ MORE = {
         "num_global_key_value_heads": 1,
         "attention_k_eq_v": True,
         "hidden_size_per_layer_input": 0,
+        "final_logit_softcapping": 30.0,
+    },
+    "2B-shared": {
+        "num_hidden_layers": 8,
+        "layer_types": ["sliding_attention", "full_attention"] * 4,
+        "sliding_window": 512,
+        "global_head_dim": 4 * HEAD_DIM,
+        "num_kv_shared_layers": 4,
+        "use_double_wide_mlp": True,
+        "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262_144,
         "final_logit_softcapping": 30.0,
     },
     "4B-windows": {"num_hidden_layers": 6, "sliding_window": 1024, "sliding_window_pattern": 2},
@@ -158,17 +180,26 @@ class NoWeights:
             "conv1d": (DELTA.channels, 1, DELTA.kernel),
             "norm": (DELTA.value_dim,),
             "linear_attn": (DELTA.value_heads,),  # its decay and its bias
+            "embed_tokens_per_layer": (shape["vocab"], BROUGHT),
+            "per_layer_model_projection": (BROUGHT, hidden),
+            "per_layer_projection_norm": (256,),
+            "per_layer_input_gate": (256, hidden),
+            "per_layer_projection": (hidden, 256),
         }
+        self._wider = {"gate_proj": (2 * wide, hidden), "up_proj": (2 * wide, hidden)}
+        self._wider["down_proj"] = (hidden, 2 * wide)
         wide, full = 4 * HEAD_DIM, shape["heads"] * 4 * HEAD_DIM
         self._of_full = {
             "q_proj": (full, hidden),
             "k_proj": (wide, hidden),
+            "v_proj": (wide, hidden),
             "o_proj": (hidden, full),
             "q_norm": (wide,),
             "k_norm": (wide,),
         }
         self._two_sizes = FAMILIES[shape.get("family", "llama")].two_sizes
         families = ("qwen3", "gemma3_text", "gemma4_text", "qwen3_5_text")
+        self._reads = 4 if shape is SHAPES["2B-shared"] else LAYERS_OF_ALL
         self._hidden, self._norms = hidden, shape.get("family") in families
 
     def __contains__(self, name: str) -> bool:
@@ -181,6 +212,11 @@ class NoWeights:
         size = (self._hidden,) if name == "model.norm.weight" else self._sizes.get(part, (self._hidden,))
         if self._two_sizes and ".layers." in name and int(name.split(".")[2]) % 2:
             size = self._of_full.get(part, size)
+        if ".layers." in name and int(name.split(".")[2]) >= self._reads:
+            size = self._wider.get(part, size)
+        if part == "embed_tokens_per_layer":
+            with self._accounting.elsewhere():
+                return torch.empty(size, dtype=torch.bfloat16, device="meta")
         if len(size) == 1 or "embed" in name:  # goes to the device as it is
             return torch.empty(size, dtype=torch.bfloat16, device="meta")
         with self._accounting.elsewhere():
@@ -222,7 +258,8 @@ class Card:
             rope = {"rope_type": "default", "rope_theta": 10_000.0}
             source["rope_parameters"] = {"full_attention": rope, "sliding_attention": rope}
         self.shape = ModelShape.from_hf_config(source, name=name)
-        self.settings = Settings(context_tokens=context, on_chip_layers=1, **settings)
+        on_chip = None if self.shape.readers else 1  # what several layers read is there as a whole
+        self.settings = Settings(context_tokens=context, on_chip_layers=on_chip, **settings)
         machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
         self.plan: Plan = make_plan(machine, self.settings, target=self.shape)
         if swept:  # where two whole layers do not fit
@@ -323,7 +360,7 @@ def test_a_late_prefill_takes_what_the_plan_says(name: str, kv: int, swept: bool
         card.skip(CONTEXT - segment)
         card.prefill(segment)
         card.cache.observer = card.retrieval.policy.observe
-        card.model.forward([0] * 33, card.cache)
+        card.model.forward([0] * layout.OVERRUN, card.cache)
     planned = card.planned()
     assert 0.95 * planned < allocator.peak_reserved <= planned
     at_work = (budget.WORK_PREFILL, budget.KV_DECODED)
@@ -344,7 +381,7 @@ def test_a_million_tokens_take_what_the_plan_says(cuda: FakeCuda):
         card.skip(context - segment)
         card.prefill(segment)
         card.cache.observer = card.retrieval.policy.observe
-        card.model.forward([0] * 33, card.cache)
+        card.model.forward([0] * layout.OVERRUN, card.cache)
     assert 0.95 * card.planned() < allocator.peak_reserved <= card.planned()
     at_work = (budget.WORK_PREFILL, budget.KV_DECODED)
     work = sum(line.bytes for line in card.plan.budget if line.name in at_work)

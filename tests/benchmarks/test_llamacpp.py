@@ -23,9 +23,10 @@ from benchmarks.speed import llamacpp, peer_processes, transformers_peer
 from core.backend.cpu.backend import CpuBackend
 from core.cache.full import FullKVCache
 from core.config import Settings
+from core.model.checkpoint_weights import Weights
 from core.model.config import load_config
 from core.model.gguf.folder import opened
-from core.model.loader import Weights, build_model, load_model
+from core.model.loader import build_model, load_model
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.tiny import PLAN, VOCAB, engine, oracle, ours

@@ -12,7 +12,7 @@ from core.cache.layered import LayeredKVCache
 from core.cache.layered_retrieval import retrieval_over
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.windows import WindowRows, attend_window
-from tests.support.tiny import VOCAB, oracle, ours, whole_cache
+from tests.support.tiny import SHARED, VOCAB, oracle, ours, whole_cache
 
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 8
 IDS = torch.randint(0, VOCAB, (160,), generator=torch.Generator().manual_seed(6)).tolist()
@@ -74,9 +74,9 @@ def test_a_run_that_is_full_moves_and_keeps_what_a_window_reaches():
     assert narrow.base > 0 and whole.base == 0
 
 
-@pytest.fixture(scope="module", params=["gemma3_text", "gemma4_text"])
+@pytest.fixture(scope="module", params=["gemma3_text", "gemma4_text", SHARED])
 def model(request: pytest.FixtureRequest):
-    """With heads of one size, and of two."""
+    """With heads of one size, of two, and with layers that read what others hold."""
     return ours(oracle(request.param))
 
 
@@ -140,6 +140,7 @@ OPS = [
     [("prefill", 90), ("remember", 0), ("prefill", 60), ("feed", 3), ("rollback", 91), ("feed", 30)],
     [("prefill", 90), ("remember", 0), ("stopped", 99), ("prefill", 70), ("rollback", 50), ("prefill", 64)],
     [("feed", 100), ("remember", 0), ("uncommitted", 60), ("feed", 1), ("rollback", 100), ("feed", 2)],
+    [("feed", 100), ("uncommitted", 12), ("uncommitted", 80), ("feed", 5)],
 ]
 
 

@@ -15,7 +15,7 @@ from core.backend.cpu.backend import CpuBackend
 from core.decoding.decoder import Round
 from core.errors import UserError
 from core.model.config import load_config
-from core.model.families import family_of_gguf
+from core.model.families import family_of_gguf, layer_kinds
 from core.model.gguf.config import bytes_in_codes, config_of
 from core.model.gguf.folder import opened
 from core.model.gguf.reader import read_header
@@ -288,8 +288,12 @@ def test_states_of_a_checkpoint_that_cannot_be_are_refused(tmp_path: Path, value
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"num_kv_shared_layers": 2}, "num_kv_shared_layers is 2"),
-        ({"hidden_size_per_layer_input": 8}, "hidden_size_per_layer_input is 8"),
+        ({"num_kv_shared_layers": 2}, "num_kv_shared_layers is 2"),  # the last to see all would read its own
+        ({"num_kv_shared_layers": 6}, "num_kv_shared_layers is 6"),
+        (
+            {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 96},
+            "vocab_size_per_layer_input is 96",
+        ),
         ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention is 'all'"),
         (
             {"layer_types": ["full_attention"] + ["sliding_attention"] * 5, "per_layer_config": None},
@@ -314,6 +318,11 @@ def test_heads_of_two_sizes_that_cannot_be_are_refused(tmp_path: Path, values: d
         ({"rope.dimension_count_swa": 4}, "rope.dimension_count_swa is 4 beside heads of 8"),
         ({"attention.key_length_swa": 0}, "attention.key_length_swa is 0"),
         ({"expert_count": 128}, "mixture of experts"),
+        (
+            {"feed_forward_length": [48] * 4 + [96] * 2},
+            "feed_forward_length is .* beside 0 layers that share",
+        ),
+        ({"attention.shared_kv_layers": 5}, "num_kv_shared_layers is 5"),
         (None, "lacks “rope_freqs.weight”"),
     ],
 )
@@ -323,7 +332,7 @@ def test_a_file_with_heads_of_two_sizes_that_cannot_be_is_refused(tmp_path: Path
         del header.tensors["rope_freqs.weight"]
     header.metadata.update({f"gemma4.{key}": value for key, value in (values or {}).items()})
     with pytest.raises(UserError, match=f"model.*{said}"):
-        config_of(header, "model")
+        layer_kinds(config_of(header, "model"), "model")
 
 
 def test_the_same_text_model_by_its_other_name(tmp_path: Path):

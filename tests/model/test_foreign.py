@@ -27,7 +27,7 @@ from core.model.store.untrusted import entry_safely
 from core.sandbox.process import Limits
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
-from tests.support.tiny import OTHERS
+from tests.support.tiny import OTHERS, model_type
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +170,20 @@ def test_a_file_of_layers_of_other_kinds_is_described_and_loads(tmp_path, home, 
     """As `use FILE` and the search for files have it: in a process of its own, tokenizer and all."""
     file = write_gguf(tmp_path / "mine-Q8_0.gguf", wide(family), "Q8_0")
     found, checkpoint = entry_safely(file), ModelShape.from_hf_config(wide(family).config.to_dict())
-    kinds = ("family", "windowed", "window", "kv_heads", "head_dim", "layers", "native_context")
+    kinds = (
+        "family",
+        "windowed",
+        "window",
+        "readers",
+        "input_width",
+        "kv_heads",
+        "head_dim",
+        "layers",
+        "native_context",
+    )
     assert [getattr(found.shape, one) for one in kinds] == [getattr(checkpoint, one) for one in kinds]
     assert (found.name, found.folder) == ("mine-Q8_0", file)
-    assert load_config(model_folder(find(str(file)), lambda *_: None)).family == family
+    assert load_config(model_folder(find(str(file)), lambda *_: None)).family == model_type(family)
 
 
 @pytest.mark.parametrize("source", ["file", "folder"])

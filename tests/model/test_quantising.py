@@ -29,7 +29,7 @@ from core.planning.offers import choose_model
 from core.planning.planner import make_plan
 from tests.support.checkpoints import checkpoint
 from tests.support.gguf_models import IDS
-from tests.support.tiny import whole_cache
+from tests.support.tiny import SHARED, whole_cache
 
 MAKERS = {"Q8_0": q8_0, "Q4_0": q4_0}
 
@@ -54,6 +54,7 @@ def rounded(model: torch.nn.Module, kind: str) -> torch.nn.Module:
         ("qwen3", True),
         ("qwen3_5_text", False),
         ("gemma4_text", True),
+        (SHARED, True),
         ("lfm2", True),
     ],
 )

@@ -13,6 +13,7 @@ _AHEAD = ("tests/decoding/test_ahead.py", "tests/model/test_ahead.py")
 _DRAFTER = ("tests/planning/test_drafter.py",)
 _UNSAID = ("tests/model/test_families.py", "tests/decoding/test_family_laws.py")
 _RECORDED = "core/model/recorded_verification.py"
+_SHARED = ("tests/model/test_shared_layers.py", "tests/model/test_llama.py")
 _REPLAYS = ("tests/model/test_recorded_verification.py",)
 
 SLIPS = (
@@ -63,7 +64,10 @@ SLIPS = (
     Slip("core/model/loader.py", "torch.cat((first, last))", "torch.cat((first, gate))", _FAMILIES),
     Slip("core/model/families.py", "int(2 * width / 3)", "width", _FAMILIES),
     Slip(
-        "core/model/gguf/config.py", "FULL if one else CONVOLUTION", "CONVOLUTION if one else FULL", _FAMILIES
+        "core/model/gguf/architectures.py",
+        "FULL if one else CONVOLUTION",
+        "CONVOLUTION if one else FULL",
+        _FAMILIES,
     ),
     Slip("core/model/delta.py", "part.repeat(1, ", "part.repeat_interleave(dim=1, repeats=", _FAMILIES),
     Slip("core/model/families.py", "        state_sizes(config)\n", "", ("tests/model/test_families.py",)),
@@ -102,6 +106,24 @@ SLIPS = (
         "core/model/rope.py", "range(0, positions, _PIECE)", "range(0, min(positions, _PIECE), _PIECE)", _FAR
     ),
     Slip("core/model/shapes.py", "self.kv_heads // ranks", "self.kv_heads", _SEVERAL_CARDS),
+    Slip("core/model/llama.py", "cache.attend_again(layer.kind.reads, q", "cache.attend_again(1, q", _SHARED),
+    Slip(
+        "core/model/families.py",
+        "for layer, kind in enumerate(kinds[:storing])}",
+        "for layer, kind in reversed(list(enumerate(kinds[:storing])))}",
+        _SHARED,
+    ),
+    Slip("core/model/layer_inputs.py", ", alpha=width**0.5", "", _SHARED),
+    Slip("core/model/layer_inputs.py", ".mul_(2**-0.5)", "", _SHARED),
+    Slip("core/model/layer_inputs.py", " * x.shape[1] ** -0.5", "", ("tests/model/test_shared_layers.py",)),
+    Slip("core/model/llama.py", "inputs[:, layer]", "inputs[:, layer - 1]", _SHARED),
+    Slip("core/model/config.py", "kinds = self.kinds[: self.storing]", "kinds = self.kinds", _SHARED),
+    Slip(
+        "core/model/llama.py",
+        "enumerate(self._layers[: self.config.storing])",
+        "enumerate(self._layers)",
+        _SHARED,
+    ),
     Slip(_RECORDED, "self._rows.place(*cache.place())\n", "pass\n", _REPLAYS),
     Slip(_RECORDED, " or cache.observer is not None", "", _REPLAYS),
     Slip(_RECORDED, "if torch.equal(replayed, logits):", "if replayed is not None:", _REPLAYS),

@@ -48,7 +48,11 @@ def write_gguf(
     writer.add_block_count(config.num_hidden_layers + ahead)
     if ahead:
         writer.add_nextn_predict_layers(1)
-    writer.add_feed_forward_length(text_config(config.to_dict())["intermediate_size"])
+    inner = text_config(config.to_dict())["intermediate_size"]
+    if config.to_dict().get("use_double_wide_mlp"):
+        shared = config.num_kv_shared_layers
+        inner = [inner] * (config.num_hidden_layers - shared) + [2 * inner] * shared
+    writer.add_feed_forward_length(inner)
     writer.add_head_count(config.num_attention_heads)
     if family.two_sizes:
         factors = _two_sizes(writer, config)

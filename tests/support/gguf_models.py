@@ -13,7 +13,7 @@ from core.model.gguf.reader import read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
 from tests.support.gguf_files import tiled_heads
-from tests.support.tiny import oracle, scale_layers, whole_cache
+from tests.support.tiny import SHARED, oracle, scale_layers, whole_cache
 
 # as Q4_K_M has it: some matrices in other kinds than their neighbours
 MIXED = {"": "Q4_K", "v_proj": "Q6_K", "down_proj": "Q6_K", "embed_tokens": "Q5_K", "lm_head": "Q8_0"}
@@ -36,6 +36,8 @@ def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
         given["per_layer_config"] = {
             layer: {**own, "head_dim": 128} for layer, own in given["per_layer_config"].items()
         }
+    if family == SHARED:
+        given |= {"vocab_size_per_layer_input": vocab, "hidden_size_per_layer_input": 256}
     if family == "lfm2":  # whose MLP has two thirds of that, unless it says otherwise
         given["block_auto_adjust_ff_dim"] = False
     if "query_pre_attn_scalar" in given:  # which a file does not say
@@ -46,6 +48,8 @@ def wide(family: str = "llama", *, vocab: int = WIDE["vocab_size"], **more):
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.normal_(1.0 if "norm" in name else 0.0, 0.2 if value.ndim < 2 else 0.08)
+            if family == SHARED and "q_norm" in name:  # whose scores are not divided: rounding would tell
+                value.mul_(0.5)
         scale_layers(model)
     return model
 

@@ -28,8 +28,10 @@ VOCAB = 97
 ALIKE = ("llama", "mistral", "qwen2", "qwen3")  # all of their layers
 ONE_STORE = (*ALIKE, "ministral3", "smollm3")  # holds the rows of all layers
 # whose layers are not those of Llama
-OTHERS = ("gemma3_text", "gemma4_text", "lfm2", "ministral3", "qwen3_5_text", "smollm3")
-FAMILIES = (*ONE_STORE, "gemma3_text", "gemma4_text", "lfm2", "qwen3_5_text")
+OTHERS = ("gemma3_text", "gemma4_text", "gemma4_shared", "lfm2", "ministral3", "qwen3_5_text", "smollm3")
+FAMILIES = (*ONE_STORE, "gemma3_text", "gemma4_text", "gemma4_shared", "lfm2", "qwen3_5_text")
+# of Gemma 4 E2B and E4B, whose last layers read what others hold, and whose tokens bring inputs to each layer
+SHARED = "gemma4_shared"
 
 
 # what sets a tiny model of a family apart: as published, but for the original context
@@ -98,6 +100,25 @@ OWN = {
 }
 
 
+OWN[SHARED] = OWN["gemma4_text"] | {
+    "num_hidden_layers": 7,
+    "layer_types": ["sliding_attention", "full_attention"] * 2
+    + ["sliding_attention"] * 2
+    + ["full_attention"],
+    "num_kv_shared_layers": 3,
+    "use_double_wide_mlp": True,
+    "attention_k_eq_v": False,
+    "num_global_key_value_heads": None,
+    "hidden_size_per_layer_input": 12,
+    "vocab_size_per_layer_input": VOCAB,
+}
+
+
+def model_type(family: str) -> str:
+    """What transformers calls it."""
+    return "gemma4_text" if family == SHARED else family
+
+
 class Named:
     """Weights by name out of a transformers model, as the loader reads them from a file."""
 
@@ -139,7 +160,7 @@ def oracle(
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
     }
     given |= OWN.get(family, {}) | more | ({"rope_parameters": rope} if rope else {})
-    config = AutoConfig.for_model(family, **given)
+    config = AutoConfig.for_model(model_type(family), **given)
     torch.manual_seed(7)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():

@@ -15,8 +15,8 @@ import torch
 
 from core.errors import UserError
 from core.model import lora
+from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig
-from core.model.loader import Weights
 from tools.embedded_reader.network import FUSED, Network, Packed
 
 _NORMS = ("input_layernorm", "post_attention_layernorm")

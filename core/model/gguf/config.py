@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from core.errors import UserError
-from core.model.families import CONVOLUTION, FAMILIES, FULL, LINEAR, SLIDING, family_of_gguf, why_no_experts
+from core.model.families import FAMILIES, FULL, family_of_gguf, why_no_experts
 from core.model.gguf import layer_ahead
+from core.model.gguf.architectures import OWN, Values, own_layers, rope_of
 from core.model.gguf.reader import BITS, GgufFile, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
 
 EMBEDDING, HEAD, ROPE_FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
+INPUTS_TABLE = "per_layer_token_embd.weight"
 OF_LAYER = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -64,7 +66,20 @@ WHOLE = {
     "linear_attn.dt_bias": "ssm_dt.bias",
     "layer_scalar": "layer_output_scale.weight",
 }
-_OTHERS = {"model.embed_tokens": "token_embd", "lm_head": "output", "model.norm": "output_norm"}
+# what tokens bring to each layer by themselves, and what takes it in there
+_LAYER_INPUTS = {
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
+}
+_OTHERS = {
+    "model.embed_tokens": "token_embd",
+    "lm_head": "output",
+    "model.norm": "output_norm",
+    "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm",
+}
 # numbers of general.file_type: llama.cpp's include/llama.h, enum llama_ftype
 _FORMATS = {
     0: "F32",
@@ -80,14 +95,6 @@ _FORMATS = {
     17: "Q5_K_M",
     18: "Q6_K",
     32: "BF16",
-}
-# what YaRN is told beside its factor, and by which names checkpoints do; with both mscales alike, attention
-# keeps its size
-_YARN = {
-    "rope.scaling.yarn_beta_fast": ("beta_fast",),
-    "rope.scaling.yarn_beta_slow": ("beta_slow",),
-    "rope.scaling.yarn_log_multiplier": ("mscale", "mscale_all_dim"),
-    "attention.temperature_scale": ("llama_4_scaling_beta",),
 }
 # control tokens that end an answer, whatever else the file calls its end
 _ENDS = (
@@ -105,6 +112,8 @@ _ENDS = (
 def parts_of_layer(family: str) -> dict[str, str]:
     """What a layer of the family has, or may have: the GGUF's names by those of checkpoints."""
     found = OF_LAYER | _SANDWICHED if FAMILIES[family].sandwiched else OF_LAYER
+    if FAMILIES[family].two_sizes:
+        found = found | _LAYER_INPUTS
     return found | (_GATED if FAMILIES[family].gated else _CONVOLVED if family == "lfm2" else {})
 
 
@@ -156,19 +165,35 @@ def bits_of(file: GgufFile) -> int:
 
 
 def bytes_in_codes(file: GgufFile, *, ahead: bool = False) -> tuple[int, int]:
-    """(bytes that the model's matrices in codes take in memory, how many weights those are); `ahead`: those
-    of layers that predict more than the next token. Raises KeyError, TypeError or ValueError where it lacks
-    their number.
+    """(bytes that the model's matrices in codes take in memory, how many weights those are), but for the
+    table that stays in host memory; `ahead`: those of layers that predict more than the next token. Raises
+    KeyError, TypeError or ValueError where it lacks their number.
     """
-    given = _Values(file.metadata, str(file.metadata.get("general.architecture", "")))
-    behind = tuple(f"blk.{layer}." for layer in range(_layers(given), given.number("block_count")))
+    given = Values(file.metadata, str(file.metadata.get("general.architecture", "")))
+    behind = tuple(f"blk.{layer}." for layer in range(own_layers(given), given.number("block_count")))
+    unused = {INPUTS_TABLE, *_unused(given)}
     coded = [
         tensor
         for name, tensor in file.tensors.items()
-        if is_coded(file, name) and name.startswith(behind) == ahead
+        if is_coded(file, name) and name.startswith(behind) == ahead and name not in unused
     ]
     sizes = [math.prod(tensor.shape) for tensor in coded]
     return sum(held_bytes(one.kind, size) for one, size in zip(coded, sizes, strict=True)), sum(sizes)
+
+
+def _unused(given: Values) -> Iterator[str]:
+    """Keys and values of layers that read what others hold: files have them all the same."""
+    layers = given.number("block_count")
+    for layer in range(layers - (given.get("attention.shared_kv_layers") or 0), layers):
+        yield from (f"blk.{layer}.{part}.weight" for part in ("attn_k", "attn_v"))
+
+
+def table_bytes(file: GgufFile) -> int:
+    """Bytes of the table that tokens look up, where it is in codes; else 0."""
+    if not is_coded(file, INPUTS_TABLE):
+        return 0
+    tensor = file.tensors[INPUTS_TABLE]
+    return held_bytes(tensor.kind, math.prod(tensor.shape))
 
 
 def head_bytes(file: GgufFile) -> int:
@@ -215,7 +240,7 @@ def _require_tensors(file: GgufFile, *names: str) -> None:
 
 
 def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[str, Any]:
-    given = _Values(file.metadata, architecture)
+    given = Values(file.metadata, architecture)
     heads, hidden = given.number("attention.head_count"), given.number("embedding_length")
     head_dim = given.get("attention.key_length") or given.get("rope.dimension_count") or hidden // heads
     partly = () if FAMILIES[family].gated else ("rope.dimension_count",)
@@ -229,9 +254,11 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
     if given.get("expert_count"):
         raise UserError(why_no_experts(name))
     window = given.get("attention.sliding_window")
-    own = _OWN.get(family, lambda given: {})(given)
+    own = OWN.get(family, lambda given: {})(given)
     if FAMILIES[family].two_sizes:
         own["attention_k_eq_v"] = f"blk.{own['layer_types'].index(FULL)}.attn_v.weight" not in file.tensors
+        if own["hidden_size_per_layer_input"]:
+            own["vocab_size_per_layer_input"] = file.tensors[INPUTS_TABLE].shape[0]
     if FAMILIES[family].gated:
         own["mtp_num_hidden_layers"] = int(layer_ahead.block_ahead(file) == own["num_hidden_layers"])
     return {
@@ -244,7 +271,7 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
         "num_key_value_heads": own.get("num_key_value_heads")
         or given.number("attention.head_count_kv", sparse=family == "lfm2"),
         "head_dim": head_dim,
-        "intermediate_size": given.number("feed_forward_length"),
+        "intermediate_size": own.get("intermediate_size") or given.number("feed_forward_length"),
         "rms_norm_eps": given["attention.layer_norm_rms_epsilon"],
         "max_position_embeddings": given.number("context_length"),
         "hidden_act": FAMILIES[family].activation,
@@ -252,7 +279,7 @@ def _config(file: GgufFile, architecture: str, family: str, name: str) -> dict[s
         "attention_bias": "blk.0.attn_q.bias" in file.tensors,
         "sliding_window": window or None,
         "use_sliding_window": bool(window),
-        "rope_parameters": _rope(given),
+        "rope_parameters": rope_of(given),
         **own,
         "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": _ends(file.metadata),
@@ -264,157 +291,6 @@ def _vocabulary(file: GgufFile) -> int:
     """Rows of its embedding; a layer alone may lack that. Raises KeyError."""
     held = file.tensors.get(EMBEDDING)
     return held.shape[0] if held else len(file.metadata["tokenizer.ggml.tokens"])
-
-
-class _Values:
-    """Metadata of the architecture, by the rest of their names."""
-
-    def __init__(self, metadata: dict[str, Any], architecture: str) -> None:
-        self._metadata, self._architecture = metadata, architecture
-
-    def get(self, key: str) -> Any:
-        return self._metadata.get(f"{self._architecture}.{key}")
-
-    def __getitem__(self, key: str) -> Any:
-        return self._metadata[f"{self._architecture}.{key}"]
-
-    def number(self, key: str, *, sparse: bool = False) -> int:
-        """A positive whole number; of a list, what all its members are, or, `sparse`, all but those that are
-        0. Raises KeyError, TypeError or ValueError.
-        """
-        value = self[key]
-        layers = self.get("block_count")
-        if isinstance(value, list) and len(value) != layers:
-            raise ValueError(f"{key} has {len(value)} members for {layers} layers")
-        of_layers = set(value) - ({0} if sparse else set()) if isinstance(value, list) else {value}
-        if len(of_layers) != 1:
-            raise ValueError(f"{key} differs from layer to layer")
-        found = of_layers.pop()
-        if not isinstance(found, int) or found <= 0:
-            raise ValueError(f"{key} is {found!r}")
-        return found
-
-
-def _rope(given: _Values) -> dict[str, Any]:
-    """rope_parameters. Factors of single frequencies (Llama 3) are a tensor: see core.model.gguf.weights."""
-    found = {"rope_type": "default", "rope_theta": given.get("rope.freq_base") or 10_000.0}
-    kind, factor = given.get("rope.scaling.type") or "none", given.get("rope.scaling.factor")
-    if given.get("rope.scale_linear"):  # how files before 2023-11 say it
-        kind, factor = "linear", given.get("rope.scale_linear")
-    if kind == "none" or factor in (None, 0, 1):
-        return found
-    if kind not in ("linear", "yarn"):
-        raise ValueError(f"rope.scaling.type is {kind}")
-    found |= {"rope_type": kind, "factor": factor}
-    if kind == "yarn":
-        found["original_max_position_embeddings"] = given["rope.scaling.original_context_length"]
-        for key, names in _YARN.items():
-            if given.get(key) is not None:
-                found |= dict.fromkeys(names, given.get(key))
-    return found
-
-
-def _gemma3(given: _Values) -> dict[str, Any]:
-    """Which layers have a window, their rotation, and by what queries are scaled: constants of llama.cpp
-    (src/models/gemma3.cpp) where the file does not say them.
-    """
-    layers = given.number("block_count")
-    key = "attention.sliding_window_pattern"
-    pattern = given.get(key)
-    if not isinstance(pattern, list):
-        every = 6 if pattern is None else given.number(key)
-        pattern = [(layer + 1) % every != 0 for layer in range(layers)]
-    if len(pattern) != layers:
-        raise ValueError(f"{key} has {len(pattern)} members for {layers} layers")
-    local = {"rope_type": "default", "rope_theta": given.get("rope.freq_base_swa") or 10_000.0}
-    heads, head_dim = given.number("attention.head_count"), given.get("attention.key_length")
-    return {
-        "layer_types": [SLIDING if has_window else FULL for has_window in pattern],
-        "sliding_window": given.number("attention.sliding_window"),
-        "rope_parameters": {FULL: _rope(given), SLIDING: local},
-        "hidden_activation": "gelu_pytorch_tanh",
-        "query_pre_attn_scalar": given.number("embedding_length") // heads if layers == 62 else head_dim,
-    }
-
-
-def _gemma4(given: _Values) -> dict[str, Any]:
-    """As Gemma 3, with heads of another number and size in a window; which frequencies turn is a tensor: see
-    core.model.gguf.weights.
-    """
-    found = _gemma3(given)
-    del found["query_pre_attn_scalar"]
-    head_dim = given.number("attention.key_length_swa")
-    for key in ("attention.value_length_swa", "rope.dimension_count_swa"):
-        if given.get(key) not in (None, head_dim):
-            raise ValueError(f"{key} is {given.get(key)} beside heads of {head_dim}")
-    key, layers = "attention.head_count_kv", given.number("block_count")
-    heads = given[key] if isinstance(given[key], list) else [given[key]] * layers
-    if len(heads) != layers:
-        raise ValueError(f"{key} has {len(heads)} members for {layers} layers")
-    of_kind = {
-        kind: {one for one, own in zip(heads, found["layer_types"], strict=True) if own == kind}
-        for kind in (FULL, SLIDING)
-    }
-    if any(len(numbers) != 1 or min(numbers) < 1 for numbers in of_kind.values()):
-        raise ValueError(f"{key} is {heads}")
-    return {
-        **found,
-        "head_dim": head_dim,
-        "global_head_dim": given.number("attention.key_length"),
-        "num_key_value_heads": of_kind[SLIDING].pop(),
-        "num_global_key_value_heads": of_kind[FULL].pop(),
-        "final_logit_softcapping": given.get("final_logit_softcapping"),
-        "num_kv_shared_layers": given.get("attention.shared_kv_layers") or 0,
-        "hidden_size_per_layer_input": given.get("embedding_length_per_layer_input") or 0,
-    }
-
-
-def _layers(given: _Values) -> int:
-    """The model's own."""
-    return given.number("block_count") - (given.get("nextn_predict_layers") or 0)
-
-
-def _qwen35(given: _Values) -> dict[str, Any]:
-    """Which layers attend, what the others measure, and which share of a head is rotated. Layers that predict
-    more than the next token stand behind the model's own.
-    """
-    layers = _layers(given)
-    every, value_heads = given.number("full_attention_interval"), given.number("ssm.time_step_rank")
-    values = given.number("ssm.inner_size")
-    if values % value_heads:
-        raise ValueError(f"ssm.inner_size is {values} beside {value_heads} heads")
-    share = given.number("rope.dimension_count") / given.number("attention.key_length")
-    return {
-        "num_hidden_layers": layers,
-        "layer_types": [FULL if (layer + 1) % every == 0 else LINEAR for layer in range(layers)],
-        "linear_num_key_heads": given.number("ssm.group_count"),
-        "linear_num_value_heads": value_heads,
-        "linear_key_head_dim": given.number("ssm.state_size"),
-        "linear_value_head_dim": values // value_heads,
-        "linear_conv_kernel_dim": given.number("ssm.conv_kernel"),
-        "rope_parameters": {**_rope(given), "partial_rotary_factor": share},
-    }
-
-
-def _lfm2(given: _Values) -> dict[str, Any]:
-    """Which layers attend: those with heads of keys and values. The others have a short convolution."""
-    heads = given["attention.head_count_kv"]
-    if not isinstance(heads, list):
-        raise ValueError(f"attention.head_count_kv is {heads!r}, no list")
-    return {
-        "layer_types": [FULL if one else CONVOLUTION for one in heads],
-        "conv_L_cache": given.number("shortconv.l_cache"),
-        "norm_eps": given["attention.layer_norm_rms_epsilon"],
-        "block_auto_adjust_ff_dim": False,
-    }
-
-
-_OWN: dict[str, Callable[[_Values], dict[str, Any]]] = {
-    "gemma3_text": _gemma3,
-    "gemma4_text": _gemma4,
-    "lfm2": _lfm2,
-    "qwen3_5_text": _qwen35,
-}
 
 
 def _ends(metadata: dict[str, Any]) -> list[int]:

@@ -32,6 +32,7 @@ def in_format(shape: ModelShape, name: str, mix: str, *, ends: str | None = None
     maker chose another. Raises KeyError for a format that is not known here.
     """
     kinds, ahead = _weights(shape, mix, ends), _ahead(shape, mix)
+    table = _held(_MIXES[mix][1], shape.layers * shape.input_width)
     return replace(
         shape,
         name=name,
@@ -41,6 +42,7 @@ def in_format(shape: ModelShape, name: str, mix: str, *, ends: str | None = None
         coded_bytes=_held_bytes(kinds),
         ahead_weights=sum(ahead.values()),
         ahead_bytes=_held_bytes(ahead),
+        table_bytes=held_bytes(table, shape.table_weights),
         head_bytes=held_bytes(_held(ends or _MIXES[mix][1], shape.hidden), shape.vocab * shape.hidden),
     )
 
@@ -52,7 +54,7 @@ def _held_bytes(kinds: Counter[str]) -> int:
 def can_be_rounded(shape: ModelShape) -> bool:
     """Whether it is a checkpoint of 16 bits all of whose matrices have rows of whole groups."""
     heads = [shape.heads * one.head_dim for one in (shape, shape.of_windows)]
-    rows = [shape.hidden, shape.intermediate, *heads]
+    rows = [shape.hidden, shape.intermediate, shape.reader_intermediate, shape.input_width, *heads]
     if shape.states is not None:
         rows.append(shape.states.values)
     return not shape.format and not shape.coded_weights and all(row % GROUP == 0 for row in rows)
@@ -67,9 +69,9 @@ def matrix_bytes(shape: ModelShape, mix: str, *, ends: str | None = None) -> int
     """Bytes of all matrices in the file, to which vocabulary, norms and biases add some 10 MB; `ends`: see
     `in_format`.
     """
-    return sum(
-        weights // _BLOCKS[kind][0] * _BLOCKS[kind][1] for kind, weights in _weights(shape, mix, ends).items()
-    )
+    kinds = _weights(shape, mix, ends)
+    kinds[_held(_MIXES[mix][1], shape.layers * shape.input_width)] += shape.table_weights
+    return sum(weights // _BLOCKS[kind][0] * _BLOCKS[kind][1] for kind, weights in kinds.items())
 
 
 def _weights(shape: ModelShape, mix: str, ends: str | None = None) -> Counter[str]:
@@ -82,13 +84,36 @@ def _weights(shape: ModelShape, mix: str, ends: str | None = None) -> Counter[st
     with_values = shape.windowed if shape.keys_as_values else shape.layers
     for layer in range(shape.layers):
         finer = more if _is_finer(layer, shape.layers) else usual
-        found[_held(usual, hidden)] += 2 * hidden * inner
-        found[_held(finer, inner)] += hidden * inner
+        reads = layer >= shape.layers - shape.readers
+        wide = (shape.reader_intermediate if reads else 0) or inner
+        found[_held(usual, hidden)] += 2 * hidden * wide
+        found[_held(finer, wide)] += hidden * wide
+        if reads:
+            continue
         # which ones have a state or a window changes no sum worth the name
         has_state = layer >= shape.layers - shape.stateful
         attending = shape.of_windows if layer < shape.windowed else shape
         finer = more if _is_finer(layer, with_values) else usual
         found += _stateful(shape, mix) if has_state else _attention(attending, usual, finer)
+    return found + _of_readers(shape, usual) + _of_inputs(shape, usual)
+
+
+def _of_readers(shape: ModelShape, usual: str) -> Counter[str]:
+    """Queries of the layers that attend to what others hold, and what is behind their heads."""
+    found: Counter[str] = Counter()
+    own = ((shape, shape.readers - shape.windowed_readers), (shape.of_windows, shape.windowed_readers))
+    for heads, layers in own:
+        weights = layers * shape.hidden * shape.heads * heads.head_dim
+        found[_held(usual, shape.hidden)] += weights
+        found[_held(usual, shape.heads * heads.head_dim)] += weights
+    return found
+
+
+def _of_inputs(shape: ModelShape, usual: str) -> Counter[str]:
+    """What makes the inputs that tokens bring to layers, but for the table, and takes them in."""
+    weights = shape.layers * shape.hidden * shape.input_width
+    found: Counter[str] = Counter({_held(usual, shape.hidden): 2 * weights})
+    found[_held(usual, shape.input_width)] += weights
     return found
 
 

@@ -17,8 +17,8 @@ from core.text.words import translated as _
 
 
 class GgufWeights:
-    """As core.model.loader.Weights, of one file. A matrix in codes is read as codes, or decoded where one
-    asks for the tensor.
+    """As core.model.checkpoint_weights.Weights, of one file. A matrix in codes is read as codes, or decoded
+    where one asks for the tensor.
 
     llama.cpp keeps the rows of q and k of some architectures in another order: the two that a rotation
     turns into each other are neighbours. Here they stand in the order of checkpoints, half by half. Value

@@ -29,6 +29,7 @@ from core.model.gguf.config import (
     format_of,
     head_bytes,
     name_of,
+    table_bytes,
 )
 from core.model.gguf.folder import gguf_in
 from core.model.gguf.layer_ahead import is_layer_alone
@@ -238,6 +239,7 @@ def from_gguf(file: Path) -> CatalogueEntry:
         ahead_weights=ahead_weights,
         ahead_bytes=ahead_bytes,
         head_bytes=head_bytes(header),
+        table_bytes=table_bytes(header),
     )
     for known in (entry for entry in _entries() if entry.weights != "gguf"):
         if name.lower().startswith(_file_names(known)) and _same_but_for_the_form(shape, known.shape):
@@ -315,7 +317,7 @@ def _same_but_for_the_form(file: ModelShape, checkpoint: ModelShape) -> bool:
 
 def _sizes(shape: ModelShape) -> ModelShape:
     """A shape without what config.json does not tell."""
-    plain = replace(shape.decoded(), format="", code_bits=16, ahead=0)
+    plain = replace(shape.decoded(), format="", code_bits=16, ahead=0, table_bytes=0)
     return replace(plain, name="", native_context=0, longest_context=0)
 
 

@@ -15,6 +15,7 @@ import torch
 
 from core.errors import UserError
 from core.events import Progress
+from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig, load_config
 from core.model.families import FAMILIES, is_shifted
 from core.model.gguf.config import WHOLE, gguf_name, parts_of_layer
@@ -23,16 +24,16 @@ from core.model.gguf.quantize_blocks import q4_0, q8_0
 from core.model.gguf.size_estimates import GROUP
 from core.model.gguf.weights import rows_of_halves
 from core.model.gguf.writer import Metadata, Tensor, write
-from core.model.loader import Weights
 from core.model.mixer_sizes import DeltaSizes
 from core.model.store.manifest import fingerprint, finished, write_manifest
 from core.model.store.tensor_names import JOINS_AHEAD, tensor_names
 from core.model.value_heads import TiledWeights
-from core.model.weight_shapes import ahead_shapes
+from core.model.weight_shapes import INPUTS_NORM, INPUTS_PROJECTION, INPUTS_TABLE, ahead_shapes
 from core.paths import subdir, write_whole
 from core.text.words import size
 from core.text.words import translated as _
 
+_KEYS_AND_VALUES = ("self_attn.k_", "self_attn.v_")
 _FORMAT = 1  # raised when other numbers come out
 _MAKERS: dict[str, Callable[[torch.Tensor], np.ndarray]] = {"Q8_0": q8_0, "Q4_0": q4_0}
 
@@ -80,8 +81,12 @@ def _names(config: ModelConfig, weights: Weights | TiledWeights) -> list[str]:
     found = ["model.embed_tokens.weight", "model.norm.weight"]
     if not config.tied:
         found.append("lm_head.weight")
-    for layer in range(config.layers):
+    if config.input_width:
+        found += [f"{stem}.weight" for stem in (INPUTS_TABLE, INPUTS_PROJECTION, INPUTS_NORM)]
+    for layer, layer_kind in enumerate(config.kinds):
         parts = [f"{part}.{kind}" for part in parts_of_layer(config.family) for kind in ("weight", "bias")]
+        if layer_kind.reads >= 0:  # a checkpoint has keys and values of such a layer, and nothing reads them
+            parts = [part for part in parts if not part.startswith(_KEYS_AND_VALUES)]
         names = (f"model.layers.{layer}.{part}" for part in (*parts, *WHOLE))
         found += [name for name in names if name in weights]
     if JOINS_AHEAD in weights:
