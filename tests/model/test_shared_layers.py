@@ -51,7 +51,7 @@ def test_a_cache_has_slots_for_the_layers_that_hold_something(reference):
 
 
 def test_a_prefill_does_not_compute_what_leaves_nothing(reference, monkeypatch):
-    """And its rows are those of one that computes all layers, bit for bit."""
+    """And its rows are those of one that computes all layers."""
     model, fed = ours(reference), []
     layer = LlamaModel._layer
     monkeypatch.setattr(
