@@ -22,7 +22,7 @@ from core.model.store.catalogue import (
     with_layer,
 )
 from core.planning.budget import MODEL_FILES
-from core.planning.plan import USEFUL_CONTEXT, Plan
+from core.planning.plan import MTP, USEFUL_CONTEXT, Plan
 from core.planning.planner import make_plan as planned
 from core.planning.recommended import Offer, best_offer, is_swift
 from core.planning.stored_facts import NOTHING, StoredFacts
@@ -91,7 +91,7 @@ def plan_model(
     if not entry.chat:
         said = _("{model} is a base model, not tuned for chat: it continues texts rather than answers.")
         made = _noted(made, said.format(model=entry.name))
-    drafts = made.drafter == ("mtp" if is_layer else "model")
+    drafts = made.drafter == (MTP if is_layer else "model")
     return PlannedModel(entry, draft if drafts else None, made)
 
 

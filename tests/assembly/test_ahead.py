@@ -13,7 +13,6 @@ import pytest
 from core.assembly.engines import build_bench, build_engine
 from core.backend.cpu.backend import CpuBackend
 from core.config import Settings
-from core.decoding.ahead import AheadDrafter
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.gguf.folder import opened
@@ -24,7 +23,7 @@ from core.planning.offers import plan_model
 from core.planning.plan import MTP, Plan
 from core.planning.planner import make_plan
 from core.request import Params
-from tests.support.ahead import LayerAlone, WithAhead, checkpoint_with_ahead
+from tests.support.ahead import LayerAlone, WithAhead, checkpoint_with_ahead, noted_drafts
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.greedy_answers import answer
@@ -46,15 +45,7 @@ def planned(shape: Any) -> Plan:
 
 @pytest.mark.parametrize("form", ["checkpoint", "file"])
 def test_what_the_plan_says_drafts(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch):
-    drafted: list[int] = []
-    propose = AheadDrafter.propose
-
-    def noted(self: AheadDrafter, *given: Any) -> Any:
-        found = propose(self, *given)
-        drafted.append(len(found.tokens))
-        return found
-
-    monkeypatch.setattr(AheadDrafter, "propose", noted)
+    drafts = noted_drafts(monkeypatch)
     reference, weights = checkpoint_with_ahead(tmp_path / "model")
     folder, shape = tmp_path / "model", from_folder(tmp_path / "model").shape
     if form == "file":
@@ -65,7 +56,7 @@ def test_what_the_plan_says_drafts(tmp_path: Path, form: str, monkeypatch: pytes
         mode: answer(made, PROMPT, Params(temperature=0.0, top_p=1.0, max_new_tokens=10, mode=mode))
         for mode in ("autoregressive", "triforce")
     }
-    assert said["triforce"] == said["autoregressive"] and max(drafted) > 1
+    assert said["triforce"] == said["autoregressive"] and max(map(len, drafts)) > 1
     assert not any("lacks its layer" in note for note in made.plan.notes)
     build_bench(planned(shape), SETTINGS, folder).draft_pass()
 
@@ -81,22 +72,14 @@ def test_a_file_of_the_layer_alone_drafts_for_its_model(tmp_path: Path, monkeypa
     made = plan_model(imagined_hardware(ram_gib=16), settings, from_gguf(model))
     assert (made.plan.drafter, made.draft.folder) == (MTP, layer)
     assert made.entry.shape.layer_ahead == replace(from_gguf(whole).shape.layer_ahead, name=made.entry.name)
-    proposed: list[tuple[int, ...]] = []
-    propose = AheadDrafter.propose
-
-    def noted(self: AheadDrafter, *given: Any) -> Any:
-        found = propose(self, *given)
-        proposed.append(tuple(found.tokens))
-        return found
-
-    monkeypatch.setattr(AheadDrafter, "propose", noted)
+    drafts = noted_drafts(monkeypatch)
     said = []
     for folder, draft in ((opened(whole), None), (opened(model), model_folder(made.draft, lambda *_: None))):
         shape = made.entry.shape
         engine = build_engine(planned(shape), SETTINGS, folder, draft_dir=draft, backend=CpuBackend())
         params = Params(temperature=0.0, top_p=1.0, max_new_tokens=10, mode="triforce")
-        said.append((answer(engine, PROMPT, params), tuple(proposed)))
-        proposed.clear()
+        said.append((answer(engine, PROMPT, params), tuple(drafts)))
+        drafts.clear()
     assert said[0] == said[1] and max(map(len, said[0][1])) > 1
 
 

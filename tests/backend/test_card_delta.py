@@ -26,7 +26,7 @@ from core.errors import DeviceLost
 from core.hardware.measured import DeviceTrials, Measurements
 from core.model.delta import STEP_ROWS, GatedDelta
 from core.model.mixer_sizes import DeltaSizes
-from tests.support.cuda_device import Device, Stream
+from tests.support.cuda_device import Device, Stream, on_the_cpu
 from tests.support.delta_layers import rule, some
 from tests.support.fake_driver import EXECUTORS, Grid, Library, packed, promise
 
@@ -128,28 +128,10 @@ def card(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F8
     return device
 
 
-def backend_with(
-    monkeypatch: pytest.MonkeyPatch,
-    library: Library | None,
-    dtype: torch.dtype = torch.bfloat16,
-    *,
-    own_kernels: bool = True,
-) -> CudaBackend:
-    def opened() -> CudaDriver:
-        if library is None:
-            raise OSError("libcuda.so.1: cannot open shared object file")
-        return CudaDriver(library)
-
-    monkeypatch.setattr(CudaDriver, "open", opened)
-    backend = CudaBackend(dtype, own_kernels=own_kernels)
-    backend.device = torch.device("cpu")
-    return backend
-
-
 def test_a_pass_of_a_layer_is_one_launch_and_a_reading_is_torchs(card: Device, monkeypatch):
     """On the stream that computes; torch's steps of 64 are products, which a card does faster."""
     library = Library(promise)
-    backend = backend_with(monkeypatch, library)
+    backend = on_the_cpu(monkeypatch, library)
     served = rule(SMALL).served_by(backend)
     state, rows = some(SMALL, STEP_ROWS)
     rows = rows.bfloat16()
@@ -170,7 +152,7 @@ def test_a_pass_of_a_layer_is_one_launch_and_a_reading_is_torchs(card: Device, m
 def test_a_draft_that_is_taken_back_leaves_the_bits_of_plain_decoding(card: Device, monkeypatch):
     """Through the states of a cache: a verification whose rows are accepted in part, by the kernel alone."""
     library = Library(promise)
-    backend = backend_with(monkeypatch, library)
+    backend = on_the_cpu(monkeypatch, library)
     served, shape = (
         rule(SMALL).served_by(backend),
         KVShape(2, 1, 64, states=StateShape((0,), SMALL.size, width=SMALL.width, tail=SMALL.kernel - 1)),
@@ -225,7 +207,7 @@ def test_where_it_does_not_serve_torch_does(
     card: Device, monkeypatch, library, dtype, sizes: DeltaSizes, said: str
 ):
     """Said once in the notes, and kept for the next plan; answers go on."""
-    backend = backend_with(monkeypatch, library, dtype)
+    backend = on_the_cpu(monkeypatch, library, dtype)
     for _layer in range(2):
         assert rule(sizes).served_by(backend).compiled is None
     assert len(backend.notes) == 1 and said in backend.notes[0] and "one by one" in backend.notes[0]
@@ -235,7 +217,7 @@ def test_where_it_does_not_serve_torch_does(
 def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):
     """Decided on the user's card, by its clock."""
     monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), 1.0)[1])
-    backend = backend_with(monkeypatch, Library(promise))
+    backend = on_the_cpu(monkeypatch, Library(promise))
     assert rule(SMALL).served_by(backend).compiled is None
     assert "not faster here (2000.00 ms, torch's 2000.00 ms)" in backend.notes[0]
 
@@ -249,7 +231,7 @@ def test_what_kills_the_card_on_trial_is_left_out_at_the_next_start(
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
 
     def started(library: Library, **how: bool) -> tuple[GatedDelta, CudaBackend]:
-        backend = backend_with(monkeypatch, library, **how)
+        backend = on_the_cpu(monkeypatch, library, **how)
         backend._trials = DeviceTrials(Measurements(tmp_path), backend.name)
         return rule(SMALL).served_by(backend), backend
 

@@ -17,7 +17,6 @@ from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.streams import WARM_UPS
 from core.backend.cuda.triton import trial
 from core.backend.cuda.triton.build import Variant
-from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared import blockwise
 from core.backend.shared.compiled import CODED_KV
 from core.backend.shared.kv_rows import as_rows, dequantized
@@ -31,7 +30,7 @@ from core.decoding.refresh import RetrievalRefresh
 from core.errors import DeviceLost
 from core.hardware.measured import DeviceTrials, Measurements, trials_on
 from core.model.recorded_verification import OFTEN, RecordedVerification
-from tests.support.cuda_device import Device, Stream
+from tests.support.cuda_device import Device, Stream, on_the_cpu
 from tests.support.engine_runs import PROMPT
 from tests.support.fake_driver import Grid, Library, promise
 from tests.support.reference import dense, material
@@ -58,26 +57,6 @@ def card(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F8
     monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), next(turns))[1])
     monkeypatch.setattr(CudaBackend, "copies", lambda self: PlainCopies())
     return device
-
-
-def on_the_cpu(
-    monkeypatch: pytest.MonkeyPatch,
-    library: Library | None,
-    dtype: torch.dtype = DTYPE,
-    *,
-    own_kernels: bool = True,
-) -> CudaBackend:
-    """Its tensors lie where there is memory. No library: there is no driver."""
-
-    def opened() -> CudaDriver:
-        if library is None:
-            raise OSError("libcuda.so.1: cannot open shared object file")
-        return CudaDriver(library)
-
-    monkeypatch.setattr(CudaDriver, "open", opened)
-    backend = CudaBackend(dtype, own_kernels=own_kernels)
-    backend.device = torch.device("cpu")
-    return backend
 
 
 def without_kernel(monkeypatch: pytest.MonkeyPatch) -> CudaBackend:

@@ -29,7 +29,7 @@ from core.decoding.sampling import Sampling
 from core.engine import Engine
 from core.planning.plan import MTP
 from core.request import Params
-from tests.support.ahead import ahead_by_definition, tiny_with_ahead
+from tests.support.ahead import ahead_by_definition, noted_drafts, tiny_with_ahead
 from tests.support.branches import RoundedBranches
 from tests.support.greedy_answers import answer
 from tests.support.modes import GRID_MODES
@@ -109,23 +109,9 @@ def machine(levels: int, *, vocab: int = VOCAB, **how: Any) -> tuple[torch.nn.Mo
     return reference, made
 
 
-def drafted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Lengths of what the layer proposes from now on."""
-    lengths: list[int] = []
-    propose = AheadDrafter.propose
-
-    def noted(self: AheadDrafter, *given: Any) -> Any:
-        draft = propose(self, *given)
-        lengths.append(len(draft.tokens))
-        return draft
-
-    monkeypatch.setattr(AheadDrafter, "propose", noted)
-    return lengths
-
-
 @pytest.mark.parametrize("levels", [2, 3])
 def test_greedy_it_says_what_plain_decoding_says(levels: int, monkeypatch: pytest.MonkeyPatch):
-    lengths = drafted(monkeypatch)
+    drafts = noted_drafts(monkeypatch)
     _reference, made = machine(levels)
     params = Params(temperature=0.0, top_p=1.0, max_new_tokens=14)
     prompt = tokens(110)
@@ -134,6 +120,7 @@ def test_greedy_it_says_what_plain_decoding_says(levels: int, monkeypatch: pytes
         said = answer(made, prompt, Params(temperature=0.0, top_p=1.0, max_new_tokens=14, mode=mode))
         assert said == plain, mode
     assert answer(made, prompt, params) == plain
+    lengths = list(map(len, drafts))
     assert max(lengths) > 1 and sum(lengths) > 6
 
 
@@ -159,7 +146,7 @@ def test_every_branch_has_its_probability(
     """The law that a draft was really drawn from is what the rule divides by. Lookup does not find the end of
     the text before it.
     """
-    prompt, lengths = [*[0] * 6, *range(1, vocab)], drafted(monkeypatch)
+    prompt, drafts = [*[0] * 6, *range(1, vocab)], noted_drafts(monkeypatch)
     branches = RoundedBranches()
     composer = partial(Composer, randomness=lambda seed: branches)
     reference, made = machine(levels, vocab=vocab, composer=composer, middle_gamma=1, gamma=2)
@@ -170,6 +157,7 @@ def test_every_branch_has_its_probability(
     want = plainly(reference, prompt, left=count, vocab=vocab)
     assert law.keys() == want.keys()
     assert max(abs(law[one] - want[one]) for one in want) < CLOSE
+    lengths = list(map(len, drafts))
     assert sum(lengths) > 20 and max(lengths) == count - 2
 
 

@@ -8,9 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from core.backend.base import Backend
+from core.decoding.ahead import AheadDrafter
 from core.model.ahead import AheadHead
 from core.model.llama import LlamaModel
 from core.model.loader import build_ahead
@@ -98,6 +100,20 @@ def checkpoint_with_ahead(folder: Path, **more: Any) -> tuple[torch.nn.Module, d
     save_file(load_file(file) | weights, file)
     config.write_text(json.dumps(json.loads(config.read_text()) | {"mtp_num_hidden_layers": 1}))
     return reference, weights
+
+
+def noted_drafts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """What such a layer proposes from now on, draft by draft."""
+    drafts: list[tuple[int, ...]] = []
+    propose = AheadDrafter.propose
+
+    def noted(self: AheadDrafter, *given: Any) -> Any:
+        found = propose(self, *given)
+        drafts.append(tuple(found.tokens))
+        return found
+
+    monkeypatch.setattr(AheadDrafter, "propose", noted)
+    return drafts
 
 
 def ahead_by_definition(

@@ -9,6 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from core.backend.cuda.backend import CudaBackend
+from core.backend.cuda.triton.driver import CudaDriver
+from tests.support.fake_driver import Library
 from tests.support.recording import Recording
 
 
@@ -93,3 +96,23 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     return made
+
+
+def on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+    library: Library | None,
+    dtype: torch.dtype = torch.bfloat16,
+    *,
+    own_kernels: bool = True,
+) -> CudaBackend:
+    """A card's backend whose tensors lie where there is memory. No library: there is no driver."""
+
+    def opened() -> CudaDriver:
+        if library is None:
+            raise OSError("libcuda.so.1: cannot open shared object file")
+        return CudaDriver(library)
+
+    monkeypatch.setattr(CudaDriver, "open", opened)
+    backend = CudaBackend(dtype, own_kernels=own_kernels)
+    backend.device = torch.device("cpu")
+    return backend
