@@ -24,7 +24,7 @@
     return window.triforce.draft();
   };
 
-  // the page's parts stand there at once, empty; Gradio takes seconds to mount them
+  // the page's parts stand there at once, empty, until what the app shows has come: both it and Gradio take seconds
   const frame = () => {
     if (!document.body || document.getElementById("frame")) return;
     const parts = document.createElement("div");
@@ -353,7 +353,6 @@
     const scroller = document.getElementById("scroller");
     if (!connected || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
     ready.disconnect();
-    document.getElementById("frame")?.remove();
     paint();
     applyLevels();
     showTab(recall("tab", "live"));

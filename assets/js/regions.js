@@ -78,6 +78,7 @@
     const port = window.SharedWorker ? new SharedWorker(address).port : new Worker(address);
     port.onmessage = ({ data: { launch, regions, ...state } }) => {
       connection(state);
+      if (regions || state.lost) document.getElementById("frame")?.remove();
       if (!regions) return;
       if (launch !== root.dataset.launch) { window.triforce.renew(); window.location.reload(); return; }
       for (const [name, blocks] of Object.entries(regions)) {

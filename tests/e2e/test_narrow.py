@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from app.web.page import Page
 from tests.support.accessibility import problems
 from tests.support.browsing import FOCUSED, tab_to
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -219,7 +222,21 @@ def test_the_pages_parts_stand_there_before_gradio_has_mounted_it(serve, open_pa
     page.reload()
     page.wait_for_selector("body[data-connected]")
     assert any("Library" in words and "Live" in words for words in page.evaluate("window.stood"))
-    assert page.locator("#frame").count() == 0
+    page.wait_for_selector("#frame", state="detached")
+
+
+def test_the_pages_parts_stand_there_until_the_app_has_filled_it(serve, open_page, monkeypatch):
+    """On a full disk, or with other work on the machine, it was an empty sheet once more."""
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2)))
+    filled, render = threading.Event(), Page.render
+    monkeypatch.setattr(Page, "render", lambda self: (filled.wait(30), render(self))[1])
+    page.reload()
+    page.wait_for_selector("body[data-connected]")
+    page.wait_for_timeout(300)
+    assert page.locator("#frame").is_visible()
+    filled.set()
+    page.wait_for_selector("#frame", state="detached")
+    assert page.inner_text(".brand")
 
 
 def test_nothing_in_the_middle_moves_between_live_and_book(serve, open_page):
