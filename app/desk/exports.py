@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -19,13 +19,13 @@ from app.render.export import ConversationFile, as_html, as_markdown
 from app.render.flash_cards import as_tsv, cards_of_answers, cards_of_notes
 from app.render.markdown import Citation
 from app.render.notes_file import notes_as, quotations
-from app.render.origin import models_of, origin
+from app.render.origin import WITHHELD, models_of, origin
 from app.render.summary_book import as_epub
 from app.render.summary_files import SummaryFile, summaries_html, summaries_json, summaries_markdown
 from app.render.vault import file_name, properties, short_title
 from app.store.history import History
 from app.store.library import Library, SummaryOrigin
-from app.store.turns import StoredTurn, displayed_text
+from app.store.turns import StoredTurn, displayed_text, told_behind
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.errors import UserError
@@ -67,9 +67,10 @@ class Exports:
 
     def conversation(self, form: str = "md", cite: Cite = _nothing) -> ExportedFile:
         """The open conversation, with the book's bookmarks and notes; as tsv its answers and the notes as
-        cards, as epub its summaries. Raises UserError where there is nothing of the kind.
+        cards, as epub its summaries. What was told with more of the book than the limit allows is left out,
+        but as json, which is to be brought in again. Raises UserError where there is nothing of the kind.
         """
-        book, turns = self._books.current, self._books.turns
+        book, turns = self._books.current, self._books.turns if form == "json" else self._within_limit()
         title = book.title if book else _("Conversation")
         named = self._history.title(self._store.state.conversation_id) or title
         cited, notes = self._cited(turns, cite), self._reader.noted()
@@ -90,7 +91,7 @@ class Exports:
         """Bookmarks and notes of the open book, and what the conversation's answers quote of it; as tsv cards
         of the bookmarks. Raises UserError where there is nothing of the kind.
         """
-        book, notes, turns = self._books.current, self._reader.noted(), self._books.turns
+        book, notes, turns = self._books.current, self._reader.noted(), self._within_limit()
         quoted = quotations(book, turns, self._cited(turns, cite)) if book and form != "tsv" else []
         if book is None or not (notes or quoted):
             raise UserError(_("There is no bookmark yet: select words in the book, then “Bookmark”."))
@@ -146,6 +147,14 @@ class Exports:
     ) -> ExportedFile:
         head = properties(book, models, self._today()) if form == "md" else ""
         return ExportedFile(file_name(title, form), head + content if head else content)
+
+    def _within_limit(self) -> list[StoredTurn]:
+        """The open conversation's turns, without the words of what may tell of the book behind its limit."""
+        turns, limit = self._books.turns, self._store.state.spoiler_limit
+        return [
+            replace(turn, text="", state=WITHHELD, extra={}) if told_behind(question, turn, limit) else turn
+            for question, turn in zip([None, *turns], turns, strict=False)
+        ]
 
     def _cited(self, turns: Sequence[StoredTurn], cite: Cite) -> Cited:
         """The marks of these answers by their numbers."""

@@ -13,6 +13,8 @@ from core.model.store.catalogue import title_of
 from core.text.words import Message, joined_sentences
 from core.text.words import translated as _
 
+WITHHELD = "withheld"  # the state of an answer that is left out under a spoiler limit
+
 
 def origin(book: Document | None, models: Iterable[str], day: date) -> str:
     """One line: the book's title and author, the models that wrote, as far as that was kept, and the day."""
@@ -32,6 +34,8 @@ def incomplete(turn: StoredTurn) -> str:
     """What is to be said of an answer that is not whole; empty for one that is, and for a question."""
     if turn.role != "assistant":
         return ""
+    if turn.state == WITHHELD:
+        return _("Left out: told with more of the book than the spoiler limit allows.")
     if turn.state == "failed":
         broke = _("This answer broke off before its end.")
         return joined_sentences(broke, turn.extra["error"]) if turn.extra.get("error") else broke

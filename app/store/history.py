@@ -131,8 +131,15 @@ class History:
         for number, role, text, state, extra in rows:
             if state == "writing" and (conversation_id, number) in self._left_writing:
                 state = "stopped"
+            others = versions.get(number, ())
             turn = StoredTurn(
-                number, role, text, state, renamed(from_json(extra)), tuple(versions.get(number, ()))
+                number,
+                role,
+                text,
+                state,
+                renamed(from_json(extra)),
+                versions=tuple((version, other) for version, other, _limit in others),
+                version_limits=tuple(limit for _version, _other, limit in others),
             )
             late = unwritten.get((conversation_id, number))
             found.append(late.over(turn, self._refusal) if late else turn)
@@ -142,11 +149,13 @@ class History:
         query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
         return self._db.execute(query, (conversation_id,)).fetchall()
 
-    def _versions(self, conversation_id: str) -> dict[int, list[tuple[int, str]]]:
-        query = "SELECT number, version, text FROM versions WHERE conversation_id = ? ORDER BY version"
-        found: dict[int, list[tuple[int, str]]] = {}
-        for number, version, text in self._db.execute(query, (conversation_id,)):
-            found.setdefault(number, []).append((version, text))
+    def _versions(self, conversation_id: str) -> dict[int, list[tuple[int, str, int | None]]]:
+        """Of each answer the numbers, texts and limits of its other versions."""
+        query = "SELECT number, version, text, extra FROM versions WHERE conversation_id = ? ORDER BY version"
+        found: dict[int, list[tuple[int, str, int | None]]] = {}
+        for number, version, text, extra in self._db.execute(query, (conversation_id,)):
+            limit = renamed(from_json(extra)).get("spoiler_limit")
+            found.setdefault(number, []).append((version, text, limit))
         return found
 
     def keep_version(self, conversation_id: str, number: int) -> None:

@@ -14,7 +14,8 @@ from core.text.words import translated as _
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
     """One turn. `state` of an answer: writing | finished | stopped | failed. `extra` is plain JSON (ids,
-    pieces, stats). `versions`: (number, text) of an answer's other versions.
+    pieces, stats). `versions`: (number, text) of an answer's other versions; `version_limits`: the limits
+    under which these were given.
     """
 
     number: int
@@ -24,6 +25,7 @@ class StoredTurn:
     extra: dict
     versions: tuple[tuple[int, str], ...] = ()
     unstored: str = ""  # why it is not on disk yet
+    version_limits: tuple[int | None, ...] = ()
 
 
 def wording(ask: Request) -> str:
@@ -152,6 +154,18 @@ def turn_instructions(question: StoredTurn | None, answer: StoredTurn) -> str:
     """The instructions that an answer was given with; made anew, it may have others than its question had."""
     extra = answer.extra if question is None or "instructions" in answer.extra else question.extra
     return extra.get("instructions", "")
+
+
+def told_behind(question: StoredTurn | None, answer: StoredTurn, spoiler_limit: int | None) -> bool:
+    """Whether an answer may tell what lies behind the limit: it was given with more of the book, and not from
+    chosen chapters before it alone.
+    """
+    if spoiler_limit is None or answer.role != "assistant" or not (answer.text or answer.extra.get("parts")):
+        return False
+    extra = question.extra if question else {}
+    chosen = extra.get("selected_chapters") or extra.get("chapters")
+    last = max(chosen) if chosen else None
+    return not within(answered_limit(question, answer), spoiler_limit) and not within(last, spoiler_limit)
 
 
 def within(answered: int | None, spoiler_limit: int | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.store.turns import StoredTurn
@@ -26,11 +25,11 @@ class UnwrittenAnswer:
 
     def over(self, stored: StoredTurn, why: str) -> StoredTurn:
         """What is told in place of the turn on disk; `why` it is not there yet."""
-        versions: Sequence[tuple[int, str]] = stored.versions
+        versions, limits = stored.versions, stored.version_limits
         if self.keeps_version:
             newest = max((number for number, _text in versions), default=0)
             versions = (*versions, (newest + 1, stored.text))
+            limits = (*limits, stored.extra.get("spoiler_limit"))
         extra = stored.extra if self.extra is None else self.extra
-        return replace(
-            stored, text=self.text, state=self.state, extra=extra, versions=tuple(versions), unstored=why
-        )
+        told = replace(stored, text=self.text, state=self.state, extra=extra, unstored=why)
+        return replace(told, versions=versions, version_limits=limits)

@@ -76,10 +76,17 @@ class AnswerViews:
         )
 
     def turn(
-        self, turn: StoredTurn, question: StoredTurn | None, book: Document | None, *, talk: str, last: bool
+        self,
+        turn: StoredTurn,
+        question: StoredTurn | None,
+        book: Document | None,
+        *,
+        talk: str,
+        last: bool,
+        limit: int | None = None,
     ) -> str:
-        """A finished turn of the conversation `talk`; what an answer stands on is looked for where it was
-        looked for then.
+        """A finished turn of the conversation `talk`, which has this spoiler `limit` now; what an answer
+        stands on is looked for where it was looked for then.
         """
         spoiler_limit = answered_limit(question, turn)
         chosen = tuple(turn.extra.get(name) for name in ("instructions", "since", "told", "error"))
@@ -94,14 +101,14 @@ class AnswerViews:
             chosen,
             turn.unstored,
         )
-        key = (talk, edition(book), *said, last)
+        key = (talk, edition(book), *said, last, limit)
         if key not in self._turn_html:
             if len(self._turn_html) > MOST_KEPT:
                 self._turn_html.clear()
             cited = cited_answer(self._citations, turn, question, book) if book else CitedAnswer()
             parts = self._parts(turn.extra.get("parts", ()), book, spoiler_limit)
             self._turn_html[key] = regions.turn_html(
-                turn, cited, talk=talk, parts=parts, question=question, last=last
+                turn, cited, talk=talk, parts=parts, question=question, last=last, limit=limit
             )
         return self._turn_html[key]
 

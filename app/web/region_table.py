@@ -240,13 +240,17 @@ def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
     """The regions of the conversation. `views` keeps what it has rendered of it."""
 
     def turns(
-        done_turns: list[StoredTurn], book: Document | None, conversation_id: str, running: bool
+        done_turns: list[StoredTurn],
+        book: Document | None,
+        conversation_id: str,
+        running: bool,
+        spoiler_limit: int | None,
     ) -> tuple[str, ...]:
-        pairs = zip([None, *done_turns], done_turns, strict=False)
-        return tuple(
-            views.turn(turn, before, book, talk=conversation_id, last=turn is done_turns[-1] and not running)
-            for before, turn in pairs
-        )
+        shown = []
+        for before, turn in zip([None, *done_turns], done_turns, strict=False):
+            last = turn is done_turns[-1] and not running
+            shown.append(views.turn(turn, before, book, talk=conversation_id, last=last, limit=spoiler_limit))
+        return tuple(shown)
 
     def parts(
         shown_answer: Snapshot | None, running: bool, book: Document | None, spoiler_limit: int | None

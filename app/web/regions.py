@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 from os.path import commonprefix
 
 from markupsafe import Markup, escape
@@ -13,7 +13,7 @@ from app.desk.answer_snapshot import Snapshot
 from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
 from app.render.markdown import Citation, blocks
 from app.render.templating import nonbreaking, render
-from app.store.turns import StoredTurn, displayed_text, level_pieces
+from app.store.turns import StoredTurn, displayed_text, level_pieces, told_behind, within
 from app.web.citations import CitedAnswer
 from app.web.stats_panel import mode_names
 from core.config import READING_MODES
@@ -246,9 +246,10 @@ def turn_html(
     parts: Sequence[tuple[str, Markup]] = (),
     question: StoredTurn | None = None,
     last: bool = False,
+    limit: int | None = None,
 ) -> str:
     """One finished turn of the conversation `talk`; `parts`: what was told of each part, as `answer_html`
-    makes it. `question`: what it answers.
+    makes it. `question`: what it answers. What may tell of the book behind the spoiler `limit` is folded.
     """
     stored = turn.extra
     if turn.role == "user":
@@ -286,7 +287,10 @@ def turn_html(
         unstored=turn.unstored,
         number=turn.number,
         talk=talk,
-        versions=turn.versions,
+        behind=told_behind(question, turn, limit) and not turn.unstored,
+        versions=[
+            (*one, not within(given, limit)) for one, given in zip_longest(turn.versions, turn.version_limits)
+        ],
         plain_text=displayed_text(turn),
         compared=_beside(turn.text, stored.get("compared"), stats.get("mode", "")),
         instructions=stored.get("instructions", asked_with),

@@ -40,7 +40,7 @@
     const counts = (sizes.get(region) ?? []).slice(0, stay);
     const nodes = counts.reduce((sum, count) => sum + count, 0);
     const asked = region.querySelector("[role=alertdialog]"), within = asked?.contains(document.activeElement);
-    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open);
+    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open && part.className);
     while (region.childNodes.length > nodes) region.lastChild.remove();
     for (const html of blocks) {
       shelf.innerHTML = html;
@@ -49,7 +49,7 @@
     }
     sizes.set(region, counts);
     region.toggleAttribute("data-filled", counts.length > 0);
-    region.querySelectorAll("details").forEach((part, at) => { part.open ||= Boolean(unfolded[at]); });
+    region.querySelectorAll("details").forEach((part, at) => { part.open ||= unfolded[at] === part.className; });
     for (const part of region.querySelectorAll("details[data-fold]")) part.open = !folded(part.dataset.fold);
     refocus();
     const asks = region.querySelector("[role=alertdialog]");

@@ -268,3 +268,70 @@ def test_chapters_end_at_the_limit(desk):
     for chosen, meant in (((2, 3), (2, 2)), ((1, 0), (1, 2))):
         desk.books.choose_chapters(*chosen)
         assert desk.requests.make().chapters == meant
+
+
+FOLDED = "Told with more of the book than the spoiler limit allows"
+
+
+def answer_html(desk, at: int = 1) -> str:
+    """The answer as the page shows it: its text stands behind the fold where there is one."""
+    return str(Page(desk).render()["turns"][at])
+
+
+def test_an_answer_that_knew_more_than_the_limit_allows_is_folded_until_it_is_lifted(desk):
+    """It stayed to be read, with its places, by somebody who wants to know nothing of the end."""
+    said(desk, "Who has the key?", f"{MARKER} has it.")
+    assert FOLDED not in answer_html(desk)
+    act(desk, act="limit", value="2")
+    folded = answer_html(desk)
+    head, _, fold = folded.partition('<details class="behind">')
+    fold, _, tail = fold.partition("</details><footer>")
+    assert MARKER not in head + tail and MARKER in fold and FOLDED in fold
+    assert "regenerate" in tail and "data-copy" in fold and "data-copy" not in tail
+    said(desk, "Who hid it?", "Oddo.")
+    assert FOLDED not in answer_html(desk, 3)
+    act(desk, act="limit", value="0")
+    assert FOLDED not in answer_html(desk) and MARKER in answer_html(desk)
+
+
+def test_a_version_that_knew_more_than_the_limit_allows_is_folded_too(desk):
+    said(desk, "Who has the key?", f"{MARKER} has it.")
+    act(desk, act="limit", value="2")
+    desk.engine.answer = "Oddo has it."
+    act(desk, act="regenerate")
+    wait_until(lambda: not desk.state.busy)
+    shown = answer_html(desk)
+    assert shown.count(FOLDED) == 1 and MARKER not in shown.partition(FOLDED)[0]
+    act(desk, act="limit", value="0")
+    assert FOLDED not in answer_html(desk)
+
+
+def test_what_was_told_of_chapters_before_the_limit_is_not_folded(desk):
+    """A summary of the first chapter tells nothing of the third."""
+    act(desk, act="to", value="1")
+    act(desk, act="summarize")
+    wait_until(lambda: not desk.state.busy)
+    asked = desk.books.turns[0].extra
+    assert asked["chapters"] and asked["spoiler_limit"] is None
+    act(desk, act="limit", value="2")
+    assert FOLDED not in answer_html(desk)
+
+
+@pytest.mark.parametrize("form", ("md", "html"))
+def test_what_is_folded_is_left_out_of_exported_pages_which_say_so(desk, form):
+    said(desk, "Who has the key?", f"{MARKER} has it.")
+    said(desk, "Who hid it?", f"Oddo, who gave it to {MARKER}.")
+    act(desk, act="limit", value="2")
+    said(desk, "And where?", "Under the third plank of the jetty.")
+    page = desk.exports.conversation(form).content
+    assert MARKER not in page and "third plank" in page and page.count("Left out: told with more") == 2
+    act(desk, act="limit", value="0")
+    assert MARKER in desk.exports.conversation(form).content
+
+
+def test_what_is_folded_makes_no_card_and_goes_whole_to_another_computer(desk):
+    said(desk, "Who has the key?", f"{MARKER} has it.")
+    act(desk, act="limit", value="2")
+    with pytest.raises(UserError):
+        desk.exports.conversation("tsv")
+    assert MARKER in desk.exports.conversation("json").content

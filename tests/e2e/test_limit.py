@@ -121,7 +121,7 @@ def test_nothing_behind_a_limit_is_shown_found_told_or_read(known, prompts):
 
 
 def test_a_limit_set_in_the_middle_of_a_conversation_holds_for_all_that_is_asked_from_then_on(known, prompts):
-    """What was answered before stays to be read; the model is not told of it."""
+    """What was answered before is folded away until the person opens it; the model is not told of it."""
     page = known
     page.click(f"{TALKS} [data-act=talk]")
     page.wait_for_selector("#turns .bubble:has-text('Who gets the key?')")
@@ -129,6 +129,10 @@ def test_a_limit_set_in_the_middle_of_a_conversation_holds_for_all_that_is_asked
     page.wait_for_selector(LIMITED)
     prompts.unlink()
     before = page.locator("#turns .answer").count()
+    assert MARKER not in page.inner_text("#turns"), "what knew more stood there to be read"
+    page.click("#turns details.behind > summary >> nth=0")
+    page.wait_for_selector(f"#turns .answer .text >> text={MARKER}")
+    page.click("#turns details.behind > summary >> nth=0")
     ask(page, "And who has it now?", answers=before + 1)
     again(page, answers=before + 1)
     page.click("[data-act=fork] >> nth=-1")

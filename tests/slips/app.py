@@ -25,6 +25,12 @@ SLIPS = (
         "self._engine.room(ask)",
         ("tests/app/test_asking.py",),
     ),
+    Slip(
+        "app/store/turns.py",
+        "not within(answered_limit(question, answer), spoiler_limit) and not within(last, spoiler_limit)",
+        "not within(last, spoiler_limit)",
+        ("tests/app/test_limit.py",),
+    ),
     Slip("app/engine/client.py", "self._answering != self._begun", "False", ("tests/app/test_runtime.py",)),
     Slip(
         "app/web/citations.py",
