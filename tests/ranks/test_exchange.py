@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from tests.support.assembled_engines import OutOfMemory, SmallDevice
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.tiny import Named, oracle, whole_cache
-from tests.support.two_ranks import TwoRanks
+from tests.support.two_ranks import TwoRanks, both
 
 IDS = [5, 17, 63, 3, 88]
 
@@ -106,6 +107,33 @@ def test_who_waits_alone_is_told(tmp_path: Path):
     """A rank that never came must not hold the others for ever."""
     with pytest.raises(RankLost):
         gloo_group(tmp_path / "meeting", 0, 2, timeout_s=0.2)
+
+
+def test_a_mistake_ends_the_tests_of_ranks():
+    """A slip in one of them left the other waiting, and the test with it, instead of failing."""
+    never = Event()
+
+    def case(rank: int) -> None:
+        if rank == 1:
+            raise AssertionError("a slip")
+        never.wait()
+
+    with pytest.raises(AssertionError, match="a slip"):
+        both(case)
+    with pytest.raises(TimeoutError, match="2 of 2 ranks"):
+        both(lambda rank: never.wait(), patience_s=0.05)
+
+
+def test_ranks_meet_anew_behind_a_mistake(tmp_path: Path):
+    """One that waits for a sum would take the next test's numbers for it."""
+    pair = TwoRanks(tmp_path)
+
+    def parted(ranks: ProcessRanks) -> None:
+        ranks.any(True) if ranks.rank else _fail()
+
+    with pytest.raises(RuntimeError, match="a mistake"):
+        pair.run(parted)
+    assert pair.run(lambda ranks: ranks.numbers(torch.tensor([float(ranks.rank)]))) == [[0.0]] * 2
 
 
 def test_heads_that_do_not_divide_are_refused_with_the_numbers():

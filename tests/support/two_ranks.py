@@ -5,9 +5,10 @@ and starting them takes no time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -34,19 +35,44 @@ def joined(meeting: Path, rank: int) -> ProcessRanks:
 
 
 class TwoRanks:
-    """Both of them."""
+    """Both of them; they meet anew after a case that failed, since one may be where the other is not."""
 
     def __init__(self, folder: Path) -> None:
-        self._threads = ThreadPoolExecutor(2)
-        self._ranks = list(self._threads.map(lambda rank: joined(folder / "meeting", rank), range(2)))
+        self._folder, self._meetings = folder, 0
+        self._ranks: list[ProcessRanks] = []
 
     def run(self, case: Callable[..., Any], *given: Any) -> list[Any]:
-        """What `case(ranks, *given)` returns on either rank."""
-        found = [self._threads.submit(case, ranks, *given) for ranks in self._ranks]
-        return [one.result(PATIENCE_S) for one in found]
+        """What `case(ranks, *given)` returns on either rank. Raises as `both` does."""
+        if not self._ranks:
+            self._meetings += 1
+            meeting = self._folder / f"meeting-{self._meetings}"
+            self._ranks = both(lambda rank: joined(meeting, rank))
+        ranks, self._ranks = self._ranks, []
+        found = both(lambda rank: case(ranks[rank], *given))
+        self._ranks = ranks
+        return found
 
-    def close(self) -> None:
-        self._threads.shutdown()
+
+def both(case: Callable[[int], T], patience_s: float = PATIENCE_S) -> list[T]:
+    """What `case(rank)` returns on ranks 0 and 1, each on a thread. Raises what one of them raises, at once,
+    while the other may wait for it; TimeoutError where both wait for each other. Nobody waits for a thread
+    that is left.
+    """
+    found: list[Future[T]] = [Future(), Future()]
+    for rank, future in enumerate(found):
+        Thread(target=_resolve, args=(future, case, rank), daemon=True).start()
+    ended, left = wait(found, patience_s, FIRST_EXCEPTION)
+    results = {future: future.result() for future in ended}
+    if left:
+        raise TimeoutError(f"{len(left)} of 2 ranks had no end within {patience_s:g} s")
+    return [results[future] for future in found]
+
+
+def _resolve(future: Future[T], case: Callable[[int], T], rank: int) -> None:
+    try:
+        future.set_result(case(rank))
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def asked(
@@ -77,9 +103,7 @@ def asked(
             follow(engine, ranks)
 
     answers: list[T] = []
-    pair = TwoRanks(folder)
-    pair.run(case)
-    pair.close()
+    TwoRanks(folder).run(case)
     return answers[0]
 
 
