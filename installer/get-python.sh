@@ -36,7 +36,8 @@ uv (18 MB) is fetched, and the Python that it brings, into $brought"
     return 1
 }
 
-# Fetches uv, checks it, and lets it bring a Python. Sets $python. Two that run at once work in folders of their own.
+# Fetches uv, checks it, and lets it bring a Python. Sets $python. Two that run at once work in folders
+# of their own.
 fetch_python() {
     line=$(grep "^$(uname -s)-$(uname -m) " "$root/installer/uv.txt") || return 1
     read -r _ address digest begin <<ROW

@@ -25,7 +25,7 @@ FAULTS = {
         "app/test_runtime.py::test_killed_app_leaves_no_engine_behind",
         "app/test_instance.py::test_a_killed_app_leaves_no_lock_and_no_address",
         "app/test_history.py::test_turns_are_on_disk_before_the_answer_ends",
-        "app/test_waiting_question.py::test_what_waited_stands_unasked_in_its_conversation_after_the_next_start",
+        "app/test_waiting_question.py::test_what_waited_stands_unasked_in_its_conversation_at_the_next_start",
         "cache/test_snapshot.py::test_a_killed_save_leaves_whole_blocks_only",
         "model/test_fetch.py::test_a_killed_download_is_no_model_and_goes_on",
     ],

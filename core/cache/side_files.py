@@ -42,7 +42,8 @@ def load_side(path: Path, model_key: str, kind: type[Kept]) -> Kept | None:
     try:
         with safe_open(path, framework="pt") as file:
             facts = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in kind._fields if name in file.keys()}  # noqa: SIM118
+            kept = set(file.keys())
+            tensors = {name: file.get_tensor(name) for name in kind._fields if name in kept}
         numbers = {name: int(facts[name]) for name in kind._fields if name not in tensors}
         if facts["model"] == model_key and int(facts["checksum"]) == _checksum(tensors):
             return kind(**numbers, **tensors)

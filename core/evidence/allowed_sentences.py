@@ -21,8 +21,8 @@ _SHORT_WORDS = 8
 _WHO_IS = re.compile(r"\bwho(?:['’]s| (?:is|was|are|were))\b", re.IGNORECASE)
 # what stands between two names of one person: "Hyde is really Dr. Jekyll", "Hyde, alias Jekyll"
 _BETWEEN = (
-    r"(?:\W+(?:really|actually|truly|secretly|also|in|truth|fact|reality|the|same|man|woman|person|none|no|other"
-    r"|than|himself|herself|mr|mrs|miss|dr|doctor|sir|lady|lord))*"
+    r"(?:\W+(?:really|actually|truly|secretly|also|in|truth|fact|reality|the|same|man|woman|person|none|no"
+    r"|other|than|himself|herself|mr|mrs|miss|dr|doctor|sir|lady|lord))*"
 )
 _IS = rf"(?:['’]s|\W+(?:is|was|are|were|am|be|being|alias|called|named|as|or)){_BETWEEN}\W+"
 

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Adds TriForce Chat to the desktop's application menu, and to "Open with" of books, for this user. Run it again after moving the folder.
+# Adds TriForce Chat to the desktop's application menu, and to "Open with" of books, for this user.
+# Run it again after moving the folder.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH= cd -- "$here/../.." && pwd)
 menu=${XDG_DATA_HOME:-"$HOME/.local/share"}/applications
 icon=$(ls "$root"/assets/icons/*.svg "$root"/assets/icons/*.png 2>/dev/null | head -n 1 || :)
 
-# In a desktop entry, Exec wants the path in double quotes with \ " ` $ escaped, each \ doubled once more, and % doubled.
+# In a desktop entry, Exec wants the path in double quotes with \ " ` $ escaped, each \ doubled once more,
+# and % doubled.
 quoted=$(printf '%s' "$here/triforce-chat.sh" | sed -e 's/[\\"`$]/\\&/g' -e 's/\\/\\\\/g' -e 's/%/%%/g')
 
 types='application/epub+zip;application/pdf;application/x-fictionbook+xml;text/plain;text/markdown;text/html;application/rtf;'

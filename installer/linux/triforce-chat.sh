@@ -1,5 +1,6 @@
 #!/bin/sh
-# Starts TriForce Chat with a Python that fits (3.10 to 3.13); offers to fetch one. Arguments go to launcher.py.
+# Starts TriForce Chat with a Python that fits (3.10 to 3.13); offers to fetch one. Arguments go to
+# launcher.py.
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd) || exit 1
 root=$(CDPATH= cd -- "$here/../.." && pwd) || exit 1
 . "$root/installer/get-python.sh"

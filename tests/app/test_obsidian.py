@@ -1,5 +1,6 @@
 """Exports in a vault of Obsidian: names that can be linked to, properties that are YAML, footnotes that lead
-somewhere, quotations that stay in their place. What Obsidian takes: https://help.obsidian.md/obsidian-flavored-markdown
+somewhere, quotations that stay in their place. What Obsidian takes:
+https://help.obsidian.md/obsidian-flavored-markdown
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def again(make_desk):
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
-def test_what_waited_stands_unasked_in_its_conversation_after_the_next_start(answering, other, again, closed):
+def test_what_waited_stands_unasked_in_its_conversation_at_the_next_start(answering, other, again, closed):
     """It was lost with the app."""
     answering.books.select(other.sha256)
     answering.questions.ask("Where?")

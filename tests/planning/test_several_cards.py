@@ -45,7 +45,7 @@ def test_two_cards_hold_and_stream_half_each():
 
 
 def test_the_papers_two_cards():
-    """108 ms a token on two RTX 4090 were published for Llama-2-7B-128K (https://arxiv.org/abs/2404.11912)."""
+    """108 ms a token on two RTX 4090 were published for Llama-2-7B-128K: https://arxiv.org/abs/2404.11912"""
     two = planned(PC, LLAMA, context=124_928, weights=16, kv=16, **BOTH)
     assert 80 <= two.expected_tbt_ms <= 130
 

@@ -99,7 +99,7 @@ class Driver:
     def locked_bytes(self) -> int:
         return sum(self.locked.values())
 
-    def cudaHostRegister(self, address: int, size: int, flags: int) -> int:  # noqa: N802 (the runtime's own name)
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> int:
         assert address not in self.locked and size > 0
         if self.refuses_from is not None and self.locked_bytes + size > self.refuses_from:
             self.refusals += 1

@@ -75,7 +75,7 @@ class Library:
         module._obj.value = len(self._modules)
         return 0
 
-    def cuModuleGetFunction(self, function: Any, module: ctypes.c_void_p, name: ctypes.c_char_p) -> int:  # noqa: N802
+    def cuModuleGetFunction(self, function: Any, module: ctypes.c_void_p, name: ctypes.c_char_p) -> int:
         text, _ = self._modules[module.value - 1]
         if f".entry {name.value.decode('ascii')}(" not in text:
             return 500

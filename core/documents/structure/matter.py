@@ -15,8 +15,8 @@ _FRONT = re.compile(
     r"illustrations|dedication|copyright.*|title ?page|half.?title.*|cover|epigraph|acknowledge?ments?|"
     r"about this (?:e-?text|e-?book|edition).*|(?:original )?transcriber.?s.? notes?.*|colophon|imprint|"
     r"also by .*|praise for .*|permissions|front ?matter|frontispiece|inhalt(?:sverzeichnis)?|impressum|"
-    r"inhaltsübersicht|(?:bild|abbildungs|abkürzungs|tabellen)verzeichnis|titelseite|widmung|danksagung(?:en)?|"
-    r"mentions légales|remerciements|dédicace|page de titre|couverture|du même auteur|"
+    r"inhaltsübersicht|(?:bild|abbildungs|abkürzungs|tabellen)verzeichnis|titelseite|widmung|"
+    r"danksagung(?:en)?|mentions légales|remerciements|dédicace|page de titre|couverture|du même auteur|"
     r"(?:table|liste) des (?:illustrations|figures|tableaux|abréviations)|"
     r"table des matières|índice|indice|sumário|sommaire|目录|目次|оглавление|содержание|"
     r"the (?:full )?project gutenberg (?:e-?book|e-?text).*|landmarks|list of pages",
