@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.slips.slip import Slip
 
 _AHEAD = ("tests/assembly/test_ahead.py",)
+_LESS_ROOM = ("tests/assembly/test_less_room.py",)
 _RANKED = ("tests/ranks/test_answers.py",)
 _OFFLOADED = ("tests/test_offloaded_engine.py",)
 _REPLAYS = ("tests/model/test_recorded_verification.py",)
@@ -20,7 +21,10 @@ SLIPS = (
     ),
     Slip("core/assembly/lead_engine.py", "deque(events, maxlen=0)", "pass", _RANKED),
     Slip(
-        "core/assembly/cache_factory.py", "self._ranks.all_or_none(lambda: cache", "(lambda: cache", _RANKED
+        "core/assembly/cache_factory.py",
+        "self._ranks.all_or_none(lambda: cache",
+        "(lambda: cache",
+        _LESS_ROOM,
     ),
     Slip("core/assembly/lead_engine.py", "contexts.pop(number).close()", "contexts[number]", _RANKED),
     Slip(
