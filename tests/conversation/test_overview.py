@@ -11,6 +11,7 @@ from core.documents.quotes import find_quotes
 from core.events import Delta
 from core.evidence.support import UNSAID, Evidence
 from tests.support.fakes import CharTokenizer
+from tests.support.said import figures, values
 from tests.support.talks import STYLE, ask, encoded, finished, make, turns
 from tests.support.told_books import long_book
 
@@ -46,7 +47,7 @@ def test_an_end_is_told_from_the_last_chapter(question: str, reading_mode: str):
     done = finished(ask(session, book, question, reading_mode=reading_mode))
     assert "Ysolde" in done.text and not any(name in done.text for name in PEOPLE[:3])
     assert done.sources and all(source.startswith("Chapter 4") for source in done.sources)
-    assert done.notes[0] == "This is how the book ends: told from Chapter 4."
+    assert values(done.notes[0])["place"] == "Chapter 4"
     start = book.sections[3].start
     assert done.stands and all(one.book_start >= start for one in done.stands)
 
@@ -55,7 +56,7 @@ def test_with_a_limit_the_end_is_that_of_what_may_be_read_and_says_so():
     session, engine = make(style=READER)
     done = finished(ask(session, tale(), END, spoiler_limit=2))
     assert "Mirabel" in done.text and "Tancred" not in done.text and "Ysolde" not in done.text
-    assert done.notes[0] == "The end of what may be read, not of the book: told from Chapter 2."
+    assert values(done.notes[0])["place"] == "Chapter 2" and "not" in done.notes[0].split()
 
 
 def test_an_end_is_told_by_the_model_where_summaries_are():
@@ -96,10 +97,9 @@ def test_people_are_counted_without_the_model_each_with_a_sentence_of_the_book()
     done = finished(events)
     assert engine.prompts == [] and done.stats.new_tokens == 0
     first = done.text.split("\n\n")[0]
-    assert first == (
-        "Oddo is named 61 times, in 1 of 4 chapters. Chapter 1:\n"
-        "> “I am late,” said Oddo, who was the owner of the ferry."
-    )
+    said, quoted = first.split("\n")
+    assert "Oddo" in said and figures(said) == ["61", "1", "4", "1"]
+    assert quoted == ("> “I am late,” said Oddo, who was the owner of the ferry.")
     assert [one in done.text for one in PEOPLE] == [True] * 4
     assert sum(isinstance(event, Delta) for event in events) == 4, "one after the other"
     assert all(quote.found is not None for quote in find_quotes(done.text, book))
@@ -117,15 +117,15 @@ def test_a_text_that_names_nobody_says_so_and_shows_the_nearest_passages():
     essay = Document("Essay", "", "txt", text, (Section("Wind", 0, len(text)),), sha256="essay")
     session, engine = make(style=READER)
     done = finished(ask(session, essay, WHO))
-    assert done.text.startswith(f"{UNSAID} Nearest passages:") and engine.prompts == []
-    assert "No people were found by name in it." in done.notes
+    assert done.text.startswith(UNSAID) and "\n> " in done.text and engine.prompts == []
+    assert any("people" in note for note in done.notes)
 
 
 def test_a_book_in_another_language_says_that_its_people_are_not_looked_for():
     text = "Der Wärter Odo zündete die Lampe an, und die Leute im Dorf sagten, dass niemand kam.\n\n" * 40
     book = Document("Licht", "", "txt", text, (Section("Eins", 0, len(text)),), sha256="licht")
     done = finished(ask(make(style=READER)[0], book, "Wer sind die Hauptfiguren?"))
-    assert done.text.startswith(UNSAID) and "People are found by name in English books only." in done.notes
+    assert done.text.startswith(UNSAID) and any("English" in note for note in done.notes)
 
 
 def test_one_chapter_ends_where_it_ends():

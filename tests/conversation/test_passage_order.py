@@ -9,8 +9,10 @@ import pytest
 from core.conversation import verifier
 from core.conversation.asking import asked_of_passage
 from core.conversation.verifier import NAMES, Verifier
+from core.evidence.support import UNSAID
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, REFUSAL, reader, told
+from tests.support.said import values
 from tests.support.talks import STYLE, ask, finished, make
 
 
@@ -71,7 +73,7 @@ def test_where_nothing_is_given_the_passages_are_shown_in_the_models_order(
     """The question is likelier behind the passage that answers it, and the refusal less so."""
     session, _, heard = weighing({}, asked, refused, **weights)
     text = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text
-    assert text.startswith(f"The book does not seem to say. Nearest passages:\n\nChapter {first}:")
+    assert text.startswith(UNSAID) and text.split("\n\n")[1].startswith(f"Chapter {first}:")
     assert heard and all(one.endswith(REFUSAL) and QUESTION in one for one in heard)
 
 
@@ -89,7 +91,7 @@ def test_reading_can_be_stopped_between_passages(weighing):
         ask(session, told(), QUESTION, reading_mode="retrieval", should_stop=lambda: len(heard) == 2)
     )
     assert done.reason == "user" and not done.text and len(heard) == 2
-    assert "Stopped in passage 2 of 4." in done.notes
+    assert {"number": 2, "count": 4} in map(values, done.notes)
 
 
 def test_a_model_without_a_verifier_is_not_asked_how_likely_a_question_is(weighing):
