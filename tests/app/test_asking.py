@@ -14,6 +14,9 @@ from app.store.turns import exchanges, retelling
 from app.web.page import Page
 from core.errors import UserError
 from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.said import text_in
+
+LEFT_OUT, IGNORED = 'class="left-out"', 'class="own-ignored"'
 
 LONG = " ".join([ANSWER] * 8)
 
@@ -76,7 +79,7 @@ def test_the_oldest_are_left_out_and_stay_so_to_be_read(full):
     full.actions.dispatch({"act": "regenerate"})
     wait_until(lambda: not full.state.busy)
     assert history(full) == ["Third?", "Fourth?"]
-    assert "gets less of what is above" in "".join(Page(full).render()["turns"])
+    assert "less" in text_in("".join(Page(full).render()["turns"]), LEFT_OUT)
 
 
 def test_a_summary_of_the_oldest_goes_on_in_their_place(full):
@@ -89,7 +92,7 @@ def test_a_summary_of_the_oldest_goes_on_in_their_place(full):
     full.engine.context_tokens = 8192
     ask(full, "Fifth?")
     assert history(full) == [retelling(), "Third?", "Fourth?"]
-    assert "gets a summary" in "".join(Page(full).render()["turns"])
+    assert "summary" in text_in("".join(Page(full).render()["turns"]), LEFT_OUT)
 
 
 def test_a_summary_that_fails_answers_nothing_and_leaves_nothing_out_silently(full):
@@ -241,7 +244,7 @@ def test_instructions_of_book_and_app_go_with_every_question_and_its_history(des
     assert desk.engine.asked[-1].instructions == "Answer in German."
     ask(desk, "Second?")
     assert [one.instructions for one in desk.engine.asked[-1].history] == ["Answer in German."]
-    assert "Answered anew with these instructions" in "".join(Page(desk).render()["turns"])
+    assert "Answer in German." in "".join(Page(desk).render()["turns"])
     desk.books.select(desk.state.book_id)
     assert desk.state.notebook.instructions == "Answer in German."
     with pytest.raises(UserError, match="1,000 characters"):
@@ -282,8 +285,8 @@ def test_failed_answers_do_not_count(desk):
 def test_instructions_that_the_model_ignores_are_said_before_they_are_typed(desk, engine):
     """It stood in a footer below the answer that was made without them."""
     engine.model_name = "SmolLM2-135M-Instruct"
-    assert "are made without them" in "".join(Page(desk).render()["instructions"])
+    assert IGNORED in "".join(Page(desk).render()["instructions"])
     engine.model_name = "Qwen3-4B-Instruct-2507"
-    assert "made without them" not in "".join(Page(desk).render()["instructions"])
+    assert IGNORED not in "".join(Page(desk).render()["instructions"])
     engine.model_name = "my-own.gguf"
-    assert "made without them" not in "".join(Page(desk).render()["instructions"])
+    assert IGNORED not in "".join(Page(desk).render()["instructions"])

