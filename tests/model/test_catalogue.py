@@ -87,7 +87,8 @@ def test_the_published_size_of_a_file_is_that_of_its_shape(entry):
     """A layer, a head or a row too many or too few in the catalogue would plan for another model: matrices
     are all of the file but vocabulary, norms and biases.
     """
-    rest = entry.file_bytes - matrix_bytes(entry.shape, entry.shape.format, ends=ENDS.get(entry.name))
+    kinds = {"ends": ENDS.get(entry.name), "table": "Q5_K" if entry.shape.readers else None}
+    rest = entry.file_bytes - matrix_bytes(entry.shape, entry.shape.format, **kinds)
     if (states := entry.shape.states) is not None:  # convolutions, in numbers of 32 bits
         rest -= entry.shape.stateful * states.channels * states.kernel * 4
     rest -= FINER.get(entry.name, 0)
@@ -96,7 +97,7 @@ def test_the_published_size_of_a_file_is_that_of_its_shape(entry):
 
 
 # what their makers chose for the matrix that is input and output
-ENDS = dict.fromkeys(("gemma-4-12b-it-Q4_K_M", "gemma-4-31B-it-Q4_K_M"), "Q4_K")
+ENDS = dict.fromkeys((f"gemma-4-{one}-it-Q4_K_M" for one in ("12b", "31B", "E2B", "E4B")), "Q4_K")
 
 
 # The mix of these two has more bits than llama-quantize gives: 5 for the outputs of the 16 layers that
@@ -106,6 +107,24 @@ _MORE_BITS = (16 * 5120 * 6144 * (176 - 144) + 10 * 5120 * 1024 * (210 - 144)) /
 _AHEAD = 5120 * (2 * 6144 + 1024 + 6144 + 2 * 17_408) * 144 // 256 + 5120 * (1024 + 17_408) * 210 // 256
 _AHEAD += 10_240 * 5120 * 34 // 32
 FINER = {"Qwen3.6-27B-Q4_K_M": _MORE_BITS, "Qwen3.8-27B-Q4_K_M": _MORE_BITS + _AHEAD}
+
+
+def _unread(shape: ModelShape, every: int) -> int:
+    """Bytes in a file of Gemma 4 E2B or E4B of what is in no codes, or read by nobody: keys and values of
+    layers that have others', and what makes and takes in a token's own input, in 16 and 32 bits.
+    """
+    found = shape.layers * shape.hidden * shape.input_width * (2 + 4 + 4)
+    for layer in range(shape.layers - shape.readers, shape.layers):
+        own = shape if (layer + 1) % every == 0 else shape.of_windows
+        # half of the values have 6 bits
+        found += shape.hidden * own.kv_heads * own.head_dim * (144 + 177) // 256
+    return found
+
+
+FINER |= {
+    f"gemma-4-{name}-it-Q4_K_M": _unread(find(f"Gemma-4-{name}-it").shape, every)
+    for name, every in (("E2B", 5), ("E4B", 6))
+}
 
 
 def test_what_is_left_of_a_file_of_one_vocabulary_is_the_same():

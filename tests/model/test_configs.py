@@ -60,7 +60,8 @@ def test_every_model_has_its_facts_and_says_where_they_are_from():
 def test_shape_and_context_are_those_of_its_configuration(entry: CatalogueEntry):
     shape = ModelShape.from_hf_config(config_of(entry.name), name=entry.name)
     said = (*SIZES, "vocab", "tied", "family", "windowed", "window", "stateful", "states")
-    said = (*said, "window_heads", "window_dim", "keys_as_values")
+    said = (*said, "window_heads", "window_dim", "keys_as_values", "readers", "windowed_readers")
+    said = (*said, "reader_intermediate", "input_width", "input_vocab")
     assert [getattr(entry.shape, one) for one in said] == [getattr(shape, one) for one in said]
     own = FACTS[entry.name].get("own", shape.native_context)
     assert entry.shape.native_context == own
@@ -136,6 +137,8 @@ def test_which_layers_are_of_another_kind():
     assert [kind.window for kind in kinds["Gemma-3-1B-it"]] == ([512] * 5 + [0]) * 4 + [512] * 2
     own = [(kind.window, kind.kv_heads, kind.head_dim) for kind in kinds["Gemma-4-12B-it"]]
     assert own == ([(1024, 8, 256)] * 5 + [(0, 0, 0)]) * 8
+    reads = [kind.reads for kind in kinds["Gemma-4-E2B-it"]]
+    assert reads == [-1] * 15 + [13, 13, 13, 13, 14] * 4
     assert [kind.stateful for kind in kinds["Qwen3.5-4B"]] == [True, True, True, False] * 8
     few = kinds["LFM2.5-1.2B-Instruct"]
     assert [at for at, kind in enumerate(few) if not kind.stateful] == [2, 5, 8, 10, 12, 14]
@@ -158,11 +161,16 @@ def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
     attends = hidden * head_dim * ((2 + gated) * heads + 2 * kv_heads)
     held = shape.windowed * kv_heads * head_dim * 4
     full, more = attends, FACTS[entry.name]["more"]
-    if "global_head_dim" in more:  # of the layers that see every token, which have no values of their own
-        kv_heads, head_dim = more["num_global_key_value_heads"], more["global_head_dim"]
-        full = hidden * head_dim * (2 * heads + kv_heads)
-    of_layers = layers * 3 * hidden * inner
-    of_layers += shape.windowed * attends + (layers - shape.windowed - shape.stateful) * full
+    if "global_head_dim" in more:  # of the layers that see every token; they may have no values of their own
+        kv_heads, head_dim = more.get("num_global_key_value_heads", kv_heads), more["global_head_dim"]
+        full = hidden * head_dim * (2 * heads + kv_heads * (1 if more.get("attention_k_eq_v") else 2))
+    shared = more.get("num_kv_shared_layers", 0)
+    of_layers = (layers + (shared if more.get("use_double_wide_mlp") else 0)) * 3 * hidden * inner
+    of_layers += shape.windowed * attends + (layers - shared - shape.windowed - shape.stateful) * full
+    if shared:  # queries alone; one of so many layers sees every token
+        every = more["sliding_window_pattern"]
+        of_layers += 2 * hidden * heads * (shared // every * head_dim + (shared - shared // every) * 256)
+        of_layers += layers * 3 * hidden * more["hidden_size_per_layer_input"]
     of_layers += shape.stateful * _state_weights(hidden, FACTS[entry.name]["more"])
     weights = of_layers + vocab * hidden * (1 if tied else 2)
     huge = imagined_hardware(ram_gib=4096)
@@ -170,7 +178,7 @@ def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
     budget = {line.name: line.bytes for line in plan.budget}
     if not entry.embedded:
         assert budget["weights"] == pytest.approx(2 * weights, rel=0.001)
-    seen = 8192 * (layers - shape.windowed - shape.stateful) * kv_heads * head_dim * 4
+    seen = 8192 * (layers - shared - shape.windowed - shape.stateful) * kv_heads * head_dim * 4
     assert budget["KV cache"] == pytest.approx(seen, rel=0.05)
     kept = budget.get("KV cache of the layers with a window", 0)
     assert held * shape.window <= kept <= held * (2 * shape.window + 1200)

@@ -55,7 +55,7 @@ def test_the_users_model_wins_and_is_refused_when_it_does_not_fit():
     chosen = choose_model(PC_4090, Settings(model="llama-3.1-8b-instruct"), is_downloaded=only_embedded)
     assert chosen.entry.name == "Llama-3.1-8B-Instruct"
     on_card = Settings(device="cuda", model="Qwen3-8B", weights=16)
-    with pytest.raises(PlanError, match="choose Qwen3.5-4B"):
+    with pytest.raises(PlanError, match="choose Gemma-4-E4B-it"):
         choose_model(PC_3060, on_card, is_downloaded=everything)
     with pytest.raises(UserError, match="nearest is Qwen3-8B"):
         choose_model(PC_3060, Settings(model="Qwen3-8"), is_downloaded=everything)

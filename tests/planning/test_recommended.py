@@ -52,7 +52,7 @@ def test_every_pc_is_recommended_one_model_that_answers_soon(gpu, ram):
 
 def test_a_pc_without_a_card_gets_more_than_the_demonstration():
     (chosen,) = [offer for offer in offers(NO_GPU, Settings()) if offer.recommended]
-    assert chosen.entry.weights == "gguf" and chosen.entry.download_bytes < 3e9
+    assert chosen.entry.weights == "gguf" and chosen.entry.download_bytes < 6e9
 
 
 def test_where_nothing_answers_soon_enough_the_embedded_model_is_recommended(monkeypatch):

@@ -27,12 +27,15 @@ GROUP = 32  # weights that share a scale
 ROUNDED = {8: "Q8_0", 4: "Q4_0"}
 
 
-def in_format(shape: ModelShape, name: str, mix: str, *, ends: str | None = None) -> ModelShape:
+def in_format(
+    shape: ModelShape, name: str, mix: str, *, ends: str | None = None, table: str | None = None
+) -> ModelShape:
     """`shape` as the GGUF `name` holds it; `ends`: the kind of the matrix that is input and output, where its
-    maker chose another. Raises KeyError for a format that is not known here.
+    maker chose another; `table`: that of the rows that tokens bring to layers, where what takes them in is
+    kept in numbers. Raises KeyError for a format that is not known here.
     """
-    kinds, ahead = _weights(shape, mix, ends), _ahead(shape, mix)
-    table = _held(_MIXES[mix][1], shape.layers * shape.input_width)
+    kinds, ahead = _weights(shape, mix, ends, table), _ahead(shape, mix)
+    kind = table or _held(_MIXES[mix][1], shape.layers * shape.input_width)
     return replace(
         shape,
         name=name,
@@ -42,7 +45,7 @@ def in_format(shape: ModelShape, name: str, mix: str, *, ends: str | None = None
         coded_bytes=_held_bytes(kinds),
         ahead_weights=sum(ahead.values()),
         ahead_bytes=_held_bytes(ahead),
-        table_bytes=held_bytes(table, shape.table_weights),
+        table_bytes=held_bytes(kind, shape.table_weights),
         head_bytes=held_bytes(_held(ends or _MIXES[mix][1], shape.hidden), shape.vocab * shape.hidden),
     )
 
@@ -65,16 +68,16 @@ def rounded_shape(shape: ModelShape, mix: str) -> ModelShape:
     return replace(in_format(shape, shape.name, mix), checkpoint_bytes=shape.file_bytes)
 
 
-def matrix_bytes(shape: ModelShape, mix: str, *, ends: str | None = None) -> int:
-    """Bytes of all matrices in the file, to which vocabulary, norms and biases add some 10 MB; `ends`: see
-    `in_format`.
+def matrix_bytes(shape: ModelShape, mix: str, *, ends: str | None = None, table: str | None = None) -> int:
+    """Bytes of all matrices in codes in the file, to which vocabulary, norms and biases add some 10 MB;
+    `ends`, `table`: see `in_format`.
     """
-    kinds = _weights(shape, mix, ends)
-    kinds[_held(_MIXES[mix][1], shape.layers * shape.input_width)] += shape.table_weights
+    kinds = _weights(shape, mix, ends, table)
+    kinds[table or _held(_MIXES[mix][1], shape.layers * shape.input_width)] += shape.table_weights
     return sum(weights // _BLOCKS[kind][0] * _BLOCKS[kind][1] for kind, weights in kinds.items())
 
 
-def _weights(shape: ModelShape, mix: str, ends: str | None = None) -> Counter[str]:
+def _weights(shape: ModelShape, mix: str, ends: str | None = None, table: str | None = None) -> Counter[str]:
     """How many weights of each kind there are in the matrices."""
     usual, more = _MIXES[mix]
     hidden, inner = shape.hidden, shape.intermediate
@@ -95,7 +98,8 @@ def _weights(shape: ModelShape, mix: str, ends: str | None = None) -> Counter[st
         attending = shape.of_windows if layer < shape.windowed else shape
         finer = more if _is_finer(layer, with_values) else usual
         found += _stateful(shape, mix) if has_state else _attention(attending, usual, finer)
-    return found + _of_readers(shape, usual) + _of_inputs(shape, usual)
+    found += _of_readers(shape, usual)
+    return found if table else found + _of_inputs(shape, usual)
 
 
 def _of_readers(shape: ModelShape, usual: str) -> Counter[str]:
