@@ -202,7 +202,7 @@ def _loaded(
         engine = build(choice.plan, settings, folder, draft_dir=draft, progress=progress, replan=replan)
         tokenizer = loading.result()
     keep_rates(engine.model.backend, engine.plan, Measurements(paths.data_dir()))
-    if draft is not None:
+    if draft is not None and choice.draft.role != "assistant":  # whose tokens are the model's by its make
         require_same_tokens(folder, draft)
     return engine, tokenizer
 

@@ -11,14 +11,16 @@ import torch
 
 from core.assembly.cache_factory import kv_type, slack
 from core.backend.shared.compiled import SHORT_PASS_ROWS
-from core.cache.base import KVStore, TargetKVCache
+from core.cache.base import KVCache, KVStore, TargetKVCache
 from core.cache.full import FullKVCache
+from core.cache.layered import Layered, with_side
 from core.cache.layered_retrieval import LayeredRetrievalKVCache, retrieval_over
 from core.cache.layered_streaming import LayeredStreamingKVCache
+from core.cache.offloaded import OffloadedKVCache
 from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.config import PLAIN_MODES
-from core.decoding.ahead import AheadDrafter, HeardModel, HeardRows
+from core.decoding.ahead import AheadDrafter, AssistantDrafter, HeardModel, HeardRows
 from core.decoding.context import Context
 from core.decoding.decoder import Decoder, Refresh
 from core.decoding.draft_length import Costs, DraftLength, ExpectedGain, FixedLength
@@ -37,6 +39,7 @@ from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.hardware.measured import Measurements
 from core.model.ahead import AheadHead
+from core.model.assistant import Assistant
 from core.model.cuda_graphs import GraphedForward
 from core.model.graph_warmup import warmed_up, warmup_note
 from core.model.llama import LlamaModel
@@ -47,6 +50,8 @@ from core.request import Params
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
+
+DraftModel = LlamaModel | AheadHead | Assistant
 
 
 class Composer:
@@ -59,7 +64,7 @@ class Composer:
         self,
         plan: Plan,
         model: LlamaModel,
-        draft: LlamaModel | AheadHead | None,
+        draft: DraftModel | None,
         *,
         randomness: Callable[[int], Randomness] = SeededRandomness,
         clock: Callable[[], float] = time.perf_counter,
@@ -73,8 +78,8 @@ class Composer:
         # of the target over the full cache; recorded while it answers, since each book's has its own memory
         self._verification: RecordedVerification | None = None
         self._heard = HeardRows(plan.draft_window)  # of the answer that is under way
-        # drafts come from a layer of the target's own
-        self._ahead = isinstance(self._draft, AheadHead)
+        # what drafts came along with the target, and is fed what the target made of tokens
+        self._along = isinstance(self._draft, AheadHead | Assistant)
 
     def prepare(self, measured: Measurements | None = None) -> tuple[str, ...]:
         """Records the passes of draft and middle level where the plan says so, before there is anything to
@@ -105,7 +110,7 @@ class Composer:
         return *notes, *self._verify_by_recordings()
 
     def _draft_is_recordable(self) -> bool:
-        if self._draft is None or self._ahead:
+        if self._draft is None or self._along:
             return False
         return self._draft.recordable and self._draft.config.kv_shape.states is None
 
@@ -113,7 +118,7 @@ class Composer:
         """Has verifications recorded where the whole KV cache stays on the device. Returns what to tell."""
         config = self._model.config
         away = self._plan.staging_blocks or not self._model.recordable
-        if self._ahead or away or config.kv_shape.beside:
+        if self._along or away or config.kv_shape.beside:
             return ()
         reason = self._model.backend.long_unrecorded(
             config.heads, config.kv_heads, config.head_dim, rows=kv_type(self._plan)
@@ -195,7 +200,7 @@ class Composer:
         if params.mode == "ngram":
             return NgramDrafter(context.index), None
         if params.mode == "draft":
-            return self._level_zero(context.index, sampling, randomness), None
+            return self._level_zero(context.index, context.cache, sampling, randomness), None
         if params.mode == "streaming":
             cache = self._streaming(self._model)
             return self._middle(
@@ -207,7 +212,7 @@ class Composer:
         self._middle_store = retrieval.store
         below: Drafter = EmptyDrafter()
         if params.mode != "retrieval":
-            below = self._level_zero(context.index, sampling, randomness)
+            below = self._level_zero(context.index, retrieval, sampling, randomness)
         middle = self._middle(
             below,
             passes or self._told(self._middle_model),
@@ -220,19 +225,25 @@ class Composer:
         return middle, RetrievalRefresh(context.cache, retrieval)
 
     def _told(self, model: LlamaModel) -> DraftingModel:
-        """The target, listened to where a layer of its own drafts."""
-        return HeardModel(model, self._heard) if self._ahead else model
+        """The target, listened to where what came along with it drafts."""
+        return HeardModel(model, self._heard) if self._along else model
 
-    def _level_zero(self, index: NgramIndex, sampling: Sampling, randomness: Randomness) -> Drafter:
+    def _level_zero(
+        self, index: NgramIndex, verified_by: KVCache, sampling: Sampling, randomness: Randomness
+    ) -> Drafter:
         """The light drafter: lookup in book and answer, and where that finds nothing a small model over a
-        StreamingLLM cache, or a layer of the target's own over such.
+        StreamingLLM cache, a layer of the target's own over such, or the target's assistant over the cache of
+        the level that verifies, where that is on the device.
         """
-        if self._draft is None:
+        if self._draft is None or (isinstance(self._draft, Assistant) and _is_away(verified_by)):
             return NgramDrafter(index)
-        return FirstDrafter(NgramDrafter(index, shortest=2), self._drafted(sampling, randomness))
+        return FirstDrafter(NgramDrafter(index, shortest=2), self._drafted(verified_by, sampling, randomness))
 
-    def _drafted(self, sampling: Sampling, randomness: Randomness) -> ModelDrafter | AheadDrafter:
-        if self._ahead:
+    def _drafted(self, verified_by: KVCache, sampling: Sampling, randomness: Randomness) -> Drafter:
+        if isinstance(self._draft, Assistant):
+            how = {"length": self._length_along()}
+            return AssistantDrafter(self._draft, verified_by, self._heard, sampling, randomness, **how)
+        if self._along:
             return self._drafted_ahead(sampling, randomness)
         # a middle pass takes as long for the few rows of a short draft as for one, so only the draft's own
         # passes count against it
@@ -242,14 +253,16 @@ class Composer:
         return ModelDrafter(passes or self._draft, cache, sampling, randomness, length=ExpectedGain(costs))
 
     def _drafted_ahead(self, sampling: Sampling, randomness: Randomness) -> AheadDrafter:
+        cache, how = self._streaming(self._draft), {"length": self._length_along()}
+        return AheadDrafter(self._draft, cache, self._heard, sampling, randomness, **how)
+
+    def _length_along(self) -> DraftLength:
         plan = self._plan
         verify, row = plan.expected_middle_ms, 0.0
         if plan.straight:
             verify, row = plan.verification_ms, plan.expected_row_ms
         costs = Costs(verify=verify, row=row, middle=plan.expected_draft_ms)
-        length: DraftLength = ExpectedGain(costs, ACCEPTANCE_AHEAD)
-        cache = self._streaming(self._draft)
-        return AheadDrafter(self._draft, cache, self._heard, sampling, randomness, length=length)
+        return ExpectedGain(costs, ACCEPTANCE_AHEAD)
 
     def _middle(
         self,
@@ -280,14 +293,29 @@ class Composer:
 
     def draft_pass(self) -> Callable[[], None]:
         """One pass of what drafts over a full window, for timing it."""
+        if isinstance(self._draft, Assistant):
+            return self._assistant_pass(self._draft)
         cache, held = self._streaming(self._draft), self._plan.draft_sinks + self._plan.draft_window
-        fed = self._draft.forward_blindly if self._ahead else self._draft.forward
+        fed = self._draft.forward_blindly if self._along else self._draft.forward
         fed([0] * held, cache)
 
         def once() -> None:
             # reading a number waits for the device
             fed([0], cache)[-1, 0].item()
             cache.rollback(held)
+
+        return once
+
+    def _assistant_pass(self, assistant: Assistant) -> Callable[[], None]:
+        """Likewise over as many rows of the target's as a window has."""
+        shape = self._model.config.kv_shape
+        how = {"block_tokens": self._plan.retrieval_chunk}
+        full = FullKVCache(shape.of_full, shape.window, self._model.backend, **how)
+        cache, row = with_side(shape, full, room=slack(self._plan)), self._model.embed([0])
+        cache.advance(shape.window)
+
+        def once() -> None:
+            assistant.logits(assistant.follow(0, row, cache))[-1, 0].item()
 
         return once
 
@@ -313,6 +341,11 @@ class Composer:
             slack=slack(self._plan),
             store=store,
         )
+
+
+def _is_away(cache: KVCache) -> bool:
+    """Whether rows of it lie in host memory."""
+    return isinstance(cache.full if isinstance(cache, Layered) else cache, OffloadedKVCache)
 
 
 def streaming_cache(model: LlamaModel | AheadHead, **how: Any) -> StreamingKVCache | LayeredStreamingKVCache:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core import paths
 from core.assembly.cache_factory import CacheFactory, Replan, kv_type
-from core.assembly.composition import Composer
+from core.assembly.composition import Composer, DraftModel
 from core.assembly.lead_engine import LeadEngine
 from core.assembly.models import load_models, new_backend
 from core.backend.base import Backend
@@ -22,7 +22,6 @@ from core.decoding.randomness import Randomness, RankedRandomness, SeededRandomn
 from core.engine import Engine
 from core.events import Progress
 from core.hardware.measured import Measurements, kernels_on
-from core.model.ahead import AheadHead
 from core.model.llama import LlamaModel
 from core.model.store.manifest import fingerprint
 from core.planning.costs import MAX_MIDDLE_GAMMA
@@ -39,7 +38,7 @@ def build_engine(
     progress: Progress | None = None,
     replan: Replan | None = None,
     backend: Backend | None = None,
-    composer: Callable[[Plan, LlamaModel, LlamaModel | AheadHead | None], Composer] | None = None,
+    composer: Callable[[Plan, LlamaModel, DraftModel | None], Composer] | None = None,
     snapshots: Path | None = None,
     ranks: Ranks = SINGLE,
 ) -> Engine:

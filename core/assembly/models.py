@@ -9,6 +9,7 @@ import torch
 
 from core import paths
 from core.assembly.cache_factory import kv_type, slack
+from core.assembly.composition import DraftModel
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
@@ -24,12 +25,12 @@ from core.events import Progress
 from core.hardware.cpu import cpu_flags
 from core.hardware.facts import GIB
 from core.hardware.measured import DeviceTrials, Measurements
-from core.model.ahead import AheadHead
+from core.model.assistant import load_assistant
 from core.model.llama import LlamaModel
 from core.model.loader import load_ahead, load_draft, load_model
 from core.planning.budget import CUDA_CONTEXT_BYTES
 from core.planning.layout import OVERRUN
-from core.planning.plan import MTP, Plan
+from core.planning.plan import ASSISTANT, MTP, Plan
 from core.text.words import translated as _
 
 
@@ -98,7 +99,7 @@ def load_models(
     draft_dir: Path | None,
     progress: Progress | None,
     ranks: Ranks = SINGLE,
-) -> tuple[LlamaModel, LlamaModel | AheadHead | None]:
+) -> tuple[LlamaModel, DraftModel | None]:
     """Target, of several ranks the share of this one, and draft, which is whole on each: a model, or a layer
     of the target's own. Raises UserError when the device does not hold them or a checkpoint does not suit.
     """
@@ -122,7 +123,7 @@ def _loaded(
     draft_dir: Path | None,
     progress: Progress | None,
     ranks: Ranks,
-) -> tuple[LlamaModel, LlamaModel | AheadHead | None]:
+) -> tuple[LlamaModel, DraftModel | None]:
     model = load_model(
         model_dir,
         backend,
@@ -133,8 +134,10 @@ def _loaded(
         ranks=ranks,
     )
     slots = plan.draft_sinks + plan.draft_window + slack(plan)
-    draft: LlamaModel | AheadHead | None = None
-    if plan.drafter == MTP:
+    draft: DraftModel | None = None
+    if plan.drafter == ASSISTANT:
+        draft = load_assistant(draft_dir, backend, target=model)
+    elif plan.drafter == MTP:
         in_codes = plan.weights_kernel == "codes"
         draft = load_ahead(draft_dir or model_dir, backend, target=model, positions=slots, in_codes=in_codes)
     elif draft_dir:

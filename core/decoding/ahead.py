@@ -1,12 +1,14 @@
-"""Drafts by the layer that a model brings along to predict one token further than the next. Knows no weights.
+"""Drafts by what a model brings along: a layer that predicts one token further than the next, or a small
+model that attends to its keys and values. Knows no weights.
 
-The layer asks for what the model made of each token, so passes are listened to; its own keys and values begin
-with the answer. Why so: docs/decisions/0074-drafts-that-come-along.md.
+Both ask for what the model made of each token, so passes are listened to; a layer's own keys and values begin
+with the answer. Why so: docs/decisions/0074-drafts-that-come-along.md, and of the small model
+docs/decisions/0080-gemmas-assistant.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -53,11 +55,7 @@ class HeardRows:
 class ModelInTwo(Protocol):
     """A model whose rows behind the last norm can be had. See LlamaModel."""
 
-    def embed(self, ids: Sequence[int]) -> torch.Tensor:
-        """See LlamaModel."""
-        ...
-
-    def through(self, x: torch.Tensor, cache: KVCache) -> torch.Tensor:
+    def rows(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
         """See LlamaModel."""
         ...
 
@@ -75,7 +73,7 @@ class HeardModel:
     def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
         """See LlamaModel.forward."""
         start = cache.length
-        rows = self._model.through(self._model.embed(ids), cache)
+        rows = self._model.rows(ids, cache)
         self._heard.put(start, rows)
         return self._model.logits(rows)
 
@@ -98,7 +96,68 @@ class SlidingCache(KVCache, Protocol):
     slack: int  # rows that are not final yet
 
 
-class AheadDrafter:
+class _Drawn:
+    """What both have: tokens are drawn one by one, while `length` finds one more pass worth it, from the rows
+    that a draft is begun and gone on with.
+    """
+
+    def __init__(
+        self,
+        logits: Callable[[torch.Tensor], torch.Tensor],
+        heard: HeardRows,
+        sampling: Sampling,
+        randomness: Randomness,
+        length: DraftLength | None,
+        level: str,
+    ) -> None:
+        self._logits, self._heard, self._level = logits, heard, level
+        self._sampling, self._randomness = sampling, randomness
+        self._length = length or FixedLength()
+        self._confidence: list[float] = []  # of the proposal that is not yet verified
+        self._base = 0
+
+    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
+        """See Drafter."""
+        self._base, self._confidence = len(committed), []
+        if not self._can_begin(committed):
+            return Draft()
+        tokens: list[int] = []
+        distributions: list[torch.Tensor] = []
+        so_far = Tokens(committed, tokens)
+        row: torch.Tensor | None = None
+        while self._length.more(self._confidence, gamma):
+            row = self._begun(committed) if row is None else self._on_its_own(tokens[-1], row)
+            logits = self._logits(row)
+            distributions.append(self._sampling.probs(logits, so_far)[0])
+            # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read
+            # here
+            token, confidence = sample_token(distributions[-1], self._randomness, logits)
+            tokens.append(token)
+            self._confidence.extend(confidence)
+        if not tokens:
+            return Draft()
+        return Draft(tuple(tokens), torch.stack(distributions), (self._level,) * len(tokens))
+
+    def _can_begin(self, committed: Sequence[int]) -> bool:
+        """Whether it was heard what the model made of the token before the newest."""
+        newest = len(committed) - 1
+        return self._heard.start < newest <= self._heard.end
+
+    def _begun(self, committed: Sequence[int]) -> torch.Tensor:
+        """The row [1, width] of the newest token."""
+        raise NotImplementedError
+
+    def _on_its_own(self, token: int, row: torch.Tensor) -> torch.Tensor:
+        """That of a drafted token, of its own before that."""
+        raise NotImplementedError
+
+    def _learn(self, length: int) -> None:
+        if self._confidence:
+            self._length.observe(self._confidence, min(max(length - self._base, 0), len(self._confidence)))
+            self._confidence = []
+
+
+class AheadDrafter(_Drawn):
     """Proposes token by token, while `length` finds one more pass worth it. See Drafter.
 
     Row i of its cache is of token i, as the model made it, and of token i + 1. Rows that the layer made of
@@ -118,42 +177,17 @@ class AheadDrafter:
         length: DraftLength | None = None,
         level: str = "draft",
     ) -> None:
-        self._layer, self._cache, self._heard = layer, cache, heard
-        self._sampling, self._randomness, self._level = sampling, randomness, level
-        self._length = length or FixedLength()
-        self._confidence: list[float] = []  # of the proposal that is not yet verified
-        self._base = 0
+        super().__init__(layer.logits, heard, sampling, randomness, length, level)
+        self._layer, self._cache = layer, cache
         self._start = 0  # the token of the cache's first row
         self._known = 0  # up to this token rows are of what was heard,
         self._exact = 0  # and up to this one that was heard over the full cache
-
-    def propose(self, committed: Sequence[int], gamma: int) -> Draft:
-        """See Drafter."""
-        self._base, self._confidence = len(committed), []
-        if self._heard.end < len(committed) - 1 or self._heard.start >= len(committed) - 1:
-            return Draft()
-        tokens: list[int] = []
-        distributions: list[torch.Tensor] = []
-        so_far = Tokens(committed, tokens)
-        row: torch.Tensor | None = None
-        while self._length.more(self._confidence, gamma):
-            row = self._caught_up(committed) if row is None else self._on_its_own(tokens[-1], row)
-            logits = self._layer.logits(row)
-            distributions.append(self._sampling.probs(logits, so_far)[0])
-            # whether to draw on hangs on the confidence, and the next pass is fed the token: both are read
-            # here
-            token, confidence = sample_token(distributions[-1], self._randomness, logits)
-            tokens.append(token)
-            self._confidence.extend(confidence)
-        if not tokens:
-            return Draft()
-        return Draft(tuple(tokens), torch.stack(distributions), (self._level,) * len(tokens))
 
     def _on_its_own(self, token: int, row: torch.Tensor) -> torch.Tensor:
         """The row [1, hidden] behind a drafted token, of its own before that."""
         return self._layer.follow([token], row, self._cache)
 
-    def _caught_up(self, committed: Sequence[int]) -> torch.Tensor:
+    def _begun(self, committed: Sequence[int]) -> torch.Tensor:
         """Feeds what the cache lacks of what was heard. Returns the row [1, hidden] of the newest token."""
         end = len(committed) - 1
         self._keep(end - 1)
@@ -195,7 +229,58 @@ class AheadDrafter:
         else:
             self._cache.rollback(kept)
 
-    def _learn(self, length: int) -> None:
-        if self._confidence:
-            self._length.observe(self._confidence, min(max(length - self._base, 0), len(self._confidence)))
-            self._confidence = []
+
+class SmallModel(Protocol):
+    """Has no keys and values of its own. See Assistant."""
+
+    def follow(self, token: int, row: torch.Tensor, cache: KVCache) -> torch.Tensor:
+        """See Assistant."""
+        ...
+
+    def onwards(self, rows: torch.Tensor) -> torch.Tensor:
+        """See Assistant."""
+        ...
+
+    def logits(self, rows: torch.Tensor) -> torch.Tensor:
+        """See Assistant."""
+        ...
+
+
+class AssistantDrafter(_Drawn):
+    """Proposes token by token, while `length` finds one more pass worth it. See Drafter.
+
+    Every row is that of the newest token's place: `cache`, of the level that verifies, holds what it attends
+    to, and stays as it is. Where nothing was heard of the token before the newest, it proposes nothing.
+    """
+
+    def __init__(
+        self,
+        assistant: SmallModel,
+        cache: KVCache,
+        heard: HeardRows,
+        sampling: Sampling,
+        randomness: Randomness,
+        *,
+        length: DraftLength | None = None,
+        level: str = "draft",
+    ) -> None:
+        super().__init__(assistant.logits, heard, sampling, randomness, length, level)
+        self._assistant, self._cache = assistant, cache
+
+    def _can_begin(self, committed: Sequence[int]) -> bool:
+        return super()._can_begin(committed) and self._cache.length == len(committed) - 1
+
+    def _begun(self, committed: Sequence[int]) -> torch.Tensor:
+        newest = len(committed) - 1
+        return self._assistant.follow(committed[-1], self._heard.of(newest - 1, newest), self._cache)
+
+    def _on_its_own(self, token: int, row: torch.Tensor) -> torch.Tensor:
+        return self._assistant.follow(token, self._assistant.onwards(row), self._cache)
+
+    def rollback(self, length: int) -> None:
+        """See Drafter. Nothing is kept."""
+        self._learn(length)
+
+    def commit(self, length: int) -> None:
+        """As rollback."""
+        self._learn(length)

@@ -135,9 +135,13 @@ class LlamaModel:
 
     def forward(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
         """Feeds `ids` [n] behind what `cache` holds and advances it. Returns logits fp32 [n, vocab]."""
+        return self.logits(self.rows(ids, cache))
+
+    def rows(self, ids: Sequence[int] | torch.Tensor, cache: KVCache | GraphInputs) -> torch.Tensor:
+        """Likewise the rows [n, hidden] that the head takes."""
         x = self.embed(ids)
         inputs = self.inputs.of(ids, x) if self.inputs is not None else None
-        return self.logits(self.through(x, cache, inputs))
+        return self.through(x, cache, inputs)
 
     def through(
         self, x: torch.Tensor, cache: KVCache | GraphInputs, inputs: torch.Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -184,22 +185,27 @@ def build_model(
     stretch: float = 1.0,
     progress: Progress | None = None,
     ranks: Ranks = SINGLE,
+    rope: Rope | None = None,
+    head: Callable[[RowSource], Linear] | None = None,
 ) -> LlamaModel:
-    """The same as `load_model` from a configuration and a reader of named weights."""
+    """The same as `load_model` from a configuration and a reader of named weights. `rope`: another model's;
+    `head` makes the output matrix of the embedding.
+    """
     if ranks.size > 1:
         share = Share(ranks.rank, ranks.size)
         config, weights = share.config(config), SplitWeights(weights, share, config.name)
-    embedding, head = _ends(config, weights, backend)
+    embedding, matrix = _ends(config, weights, backend)
     return _model(
         config,
         weights,
         backend,
         embedding=embedding,
-        head=head,
+        head=head(embedding) if head else matrix,
         positions=positions,
         stretch=stretch,
         progress=progress,
         ranks=ranks,
+        rope=rope,
     )
 
 
@@ -231,6 +237,7 @@ def _model(
     stretch: float = 1.0,
     progress: Progress | None = None,
     ranks: Ranks = SINGLE,
+    rope: Rope | None = None,
 ) -> LlamaModel:
     report = progress or (lambda stage, fraction: None)
     if isinstance(config.states, DeltaSizes) and not of_gguf(weights):
@@ -248,7 +255,7 @@ def _model(
         layers=layers,
         norm=_norm("model.norm", config, weights, backend),
         head=head,
-        rope=Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
+        rope=rope or Rope(config, positions, dtype=backend.dtype, device=backend.device, stretch=stretch),
         ranks=ranks,
         inputs=_layer_inputs(config, weights, backend) if config.input_width else None,
     )

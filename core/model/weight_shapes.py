@@ -42,12 +42,12 @@ def require_shapes(config: ModelConfig, weights: WeightReader) -> None:
     """Raises UserError, naming file and key, where a weight is lacking or of another shape than the
     configuration says.
     """
-    _require(dict(_shapes(config)), weights)
+    require_named_shapes(dict(_shapes(config)), weights)
 
 
 def require_ahead_shapes(config: ModelConfig, weights: WeightReader) -> None:
     """Likewise of the layer that predicts one token further. `config`: the model's."""
-    _require(ahead_shapes(config), weights)
+    require_named_shapes(ahead_shapes(config), weights)
 
 
 def ahead_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -59,7 +59,8 @@ def ahead_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return found | {f"{AHEAD}fc.weight": (config.hidden, 2 * config.hidden)}
 
 
-def _require(shapes: Mapping[str, tuple[int, ...]], weights: WeightReader) -> None:
+def require_named_shapes(shapes: Mapping[str, tuple[int, ...]], weights: WeightReader) -> None:
+    """Likewise of weights by their names."""
     for name, wanted in shapes.items():
         found = weights.shape(name)
         if found != wanted:

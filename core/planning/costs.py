@@ -31,6 +31,7 @@ from core.backend.shared.compiled import (
     SHORT_PASS_ROWS,
 )
 from core.hardware.facts import Gpu, Hardware
+from core.model.assistant_sizes import AssistantShape
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
 from core.planning.cpu_rates import usual_rates
 from core.planning.lookup import looked_up_s
@@ -42,7 +43,8 @@ from core.text.words import GB
 ACCEPTANCE_TINY_DRAFT = 0.35
 ACCEPTANCE_FAMILY_DRAFT = 0.60
 ACCEPTANCE_NGRAM = 0.25
-# of a layer that predicts one token further: docs/decisions/0074-drafts-that-come-along.md has its source
+# of a layer that predicts one token further: docs/decisions/0074-drafts-that-come-along.md has its source;
+# of an assistant assumed to be the same
 ACCEPTANCE_AHEAD = 0.5
 NGRAM_GAMMA = 3  # a 4-bit pass of up to four rows costs little more than one of one
 LEAST_GAMMA = 3  # shorter drafts are the draft length's decision, round by round
@@ -383,7 +385,7 @@ def draft_acceptance(target: ModelShape, draft: ModelShape | None) -> float:
     """What share of the first level's proposals the middle level is assumed to accept."""
     if draft is None:
         return ACCEPTANCE_NGRAM
-    if isinstance(draft, AheadShape):
+    if isinstance(draft, AheadShape | AssistantShape):
         return ACCEPTANCE_AHEAD
     tiny = draft.layers <= TINY_DRAFT_LAYERS or draft.parameters < TINY_DRAFT_SHARE * target.parameters
     return ACCEPTANCE_TINY_DRAFT if tiny else ACCEPTANCE_FAMILY_DRAFT

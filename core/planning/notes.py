@@ -9,7 +9,7 @@ from core.model.shapes import ModelShape
 from core.planning.budget import KV_PAGEABLE, MODEL_FILES, SNAPSHOTS
 from core.planning.costs import serves
 from core.planning.fitting import is_old
-from core.planning.plan import AUTO_CONTEXT, MTP, Plan
+from core.planning.plan import ASSISTANT, AUTO_CONTEXT, MTP, Plan
 from core.planning.tuned import SPECULATION, Tuned
 from core.text.words import joined_sentences, listed_texts, size
 from core.text.words import marked as N_
@@ -203,6 +203,12 @@ def _pageable(plan: Plan, hardware: Hardware) -> str:
 
 
 def _draft(plan: Plan, settings: Settings) -> str:
+    if plan.drafter == ASSISTANT and not plan.plain:
+        said = _(
+            "Where n-gram lookup finds nothing, {draft} drafts from the model's own keys and values: "
+            "{rate:.2f} of its tokens are assumed to stand behind a long text."
+        )
+        return said.format(draft=plan.draft_model, rate=plan.assumed_draft_acceptance)
     if plan.draft_model is not None and not plan.plain:
         return _("{draft} drafts, seeing the first {sinks} and latest {window} tokens.").format(
             draft=plan.draft_model, sinks=plan.draft_sinks, window=plan.draft_window

@@ -22,7 +22,7 @@ from core.model.store.catalogue import (
     with_layer,
 )
 from core.planning.budget import MODEL_FILES
-from core.planning.plan import MTP, USEFUL_CONTEXT, Plan
+from core.planning.plan import ASSISTANT, MTP, USEFUL_CONTEXT, Plan
 from core.planning.planner import make_plan as planned
 from core.planning.recommended import Offer, best_offer, is_swift
 from core.planning.stored_facts import NOTHING, StoredFacts
@@ -56,6 +56,9 @@ def plan_model(
 
     Raises PlanError or UserError; another model that fits is named.
     """
+    if entry.role == "assistant":
+        said = _("{model} only drafts for another model. Choose that one, and set draft_model to this.")
+        raise UserError(said.format(model=entry.name))
     if entry.role == "ahead":
         said = _(
             "{model} is one layer of a model, which drafts for it. Choose the model's own file, and set "
@@ -91,7 +94,7 @@ def plan_model(
     if not entry.chat:
         said = _("{model} is a base model, not tuned for chat: it continues texts rather than answers.")
         made = _noted(made, said.format(model=entry.name))
-    drafts = made.drafter == (MTP if is_layer else "model")
+    drafts = made.drafter == (MTP if is_layer else "model") or made.drafter == ASSISTANT
     return PlannedModel(entry, draft if drafts else None, made)
 
 

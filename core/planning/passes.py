@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from core.config import Settings
+from core.model.assistant_sizes import AssistantShape
 from core.model.shapes import AheadShape
 from core.planning import costs
 from core.planning.cpu_share import LOOKED_AT, PROMISE, SharedPasses, beside_bus
@@ -27,6 +28,7 @@ class Passes:
     verified: Callable[[int], float]  # of a draft of the retrieval cache: some are looked at
     middle: Callable[[int], float]
     draft_s: float
+    straight_draft_s: float  # likewise where drafts go straight before the full cache
     p: float
     q: float
     measured: str = ""  # when
@@ -51,20 +53,27 @@ def computed_passes(case: PlanningCase, layout: Layout, share: float | None = 0.
     )
     launched = partial(_launched, case, layout)
     middle = partial(take, kv_tokens=layout.retrieval_tokens, launched=launched(layout.target.of_one_store))
-    draft_s = 0.0
-    if draft is not None:
+    draft_s = straight_draft_s = 0.0
+    if isinstance(
+        draft, AssistantShape
+    ):  # its passes are not recorded, and attend to the level that verifies
+        own = partial(costs.pass_s, draft, site.dtype, rows=1, speeds=site.speeds, launched=launched(False))
+        draft_s = own(kv_tokens=layout.retrieval_tokens)
+        straight_draft_s = own(kv_tokens=layout.context, kv_rows=layout.kv_rows)
+    elif draft is not None:
         # a layer of the target's own is held as the target is, and its passes are not recorded
         own = isinstance(draft, AheadShape)
         recorded = not (draft.stateful or draft.input_width or own)
         how = {"kv_tokens": layout.draft_tokens, "launched": launched(recorded)}
         how["kernel"] = kernel_of(case, layout) if own else "float"
-        draft_s = costs.pass_s(draft, site.dtype, rows=1, speeds=site.speeds, **how)
+        draft_s = straight_draft_s = costs.pass_s(draft, site.dtype, rows=1, speeds=site.speeds, **how)
     full, verified = _full(case, layout, share)
     return Passes(
         full=full,
         verified=verified,
         middle=lambda rows: middle(rows=rows, verified=True),
         draft_s=draft_s,
+        straight_draft_s=straight_draft_s,
         p=case.settings.assumed_acceptance,
         q=(draft and case.settings.assumed_draft_acceptance) or costs.draft_acceptance(layout.target, draft),
     )
@@ -145,7 +154,7 @@ def promised_shares(case: PlanningCase, layout: Layout) -> Shares:
 def _rows_of_best(case: PlanningCase, layout: Layout, best: Passes) -> int:
     """Of the verification with which a token takes least, each having its own share."""
     three = _fastest(case.settings, best, by_lookup=layout.draft is None)
-    ways = [(one.tbt_s, one.gamma + 1) for one in (three, _straight(case, best)) if one is not None]
+    ways = [(one.tbt_s, one.gamma + 1) for one in (three, _straight(case, layout, best)) if one is not None]
     if not case.settings.gamma:
         ways.append((best.full(1), 1))
     return min(ways)[1]
@@ -166,6 +175,7 @@ def measured_passes(record: Tuned, settings: Settings) -> Passes:
         verified=record.verify_s,
         middle=record.middle_s,
         draft_s=record.draft_ms / 1e3,
+        straight_draft_s=record.draft_ms / 1e3,
         p=settings.assumed_acceptance if assumed else record.acceptance,
         q=record.draft_acceptance,
         measured=record.date,
@@ -185,7 +195,7 @@ def lengths(case: PlanningCase, layout: Layout, passes: Passes) -> tuple[costs.S
         middle_gamma=settings.middle_gamma or max(found.middle_gamma, costs.NGRAM_GAMMA),
         tbt_s=_token_s(settings, passes, found.tbt_s),
     )
-    two = _straight(case, passes)
+    two = _straight(case, layout, passes)
     if two is not None and two.tbt_s < bounds.tbt_s:
         return replace(two, middle_gamma=bounds.middle_gamma), True
     return bounds, False
@@ -204,16 +214,21 @@ def _fastest(settings: Settings, passes: Passes, *, by_lookup: bool) -> costs.Sp
     )
 
 
-def _straight(case: PlanningCase, passes: Passes) -> costs.Speculation | None:
-    """Two levels, of a model whose layers mostly keep a state: these cost its middle pass what they cost a
-    full one. None where three were measured, or lengths or draft levels are the user's.
+def _straight(case: PlanningCase, layout: Layout, passes: Passes) -> costs.Speculation | None:
+    """Two levels, of a model whose layers mostly keep a state, or that an assistant drafts for, most of whose
+    layers have a window: these cost its middle pass what they cost a full one. None where three were
+    measured, lengths or draft levels are the user's, or an assistant cannot attend to the full cache.
     """
-    settings = case.settings
+    settings, assisted = case.settings, isinstance(layout.draft, AssistantShape)
     chosen = settings.gamma or settings.middle_gamma or settings.mode != "triforce"
-    if not case.target.stateful or chosen or passes.measured:
+    if not (case.target.stateful or assisted) or chosen or passes.measured:
+        return None
+    if assisted and layout.host_layers:
         return None
     rows = range(1, costs.MAX_MIDDLE_GAMMA + 2)
-    return costs.straight_speculation([passes.full(n) for n in rows], draft_s=passes.draft_s, q=passes.q)
+    return costs.straight_speculation(
+        [passes.full(n) for n in rows], draft_s=passes.straight_draft_s, q=passes.q
+    )
 
 
 def _token_s(settings: Settings, passes: Passes, drafted_s: float) -> float:

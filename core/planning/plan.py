@@ -15,6 +15,7 @@ from core.text.words import translated as _
 PLACES = (N_("VRAM"), N_("pinned RAM"), N_("RAM"), N_("disk"))
 # tokens, a long novel; more is planned only when asked for: it takes memory from the whole machine
 AUTO_CONTEXT = 131_072
+ASSISTANT = "assistant"  # drafts come from a small model that attends to the model's keys and values
 MTP = "mtp"  # drafts come from a layer of the model's own that predicts one token further
 USEFUL_CONTEXT = 8192  # below this a model reads a book in too many pieces to be worth its size
 

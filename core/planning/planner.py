@@ -16,6 +16,7 @@ from functools import partial
 from core.config import Settings
 from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
+from core.model.assistant_sizes import AssistantShape
 from core.model.gguf.size_estimates import ROUNDED, rounded_shape
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
 from core.planning import costs
@@ -26,7 +27,7 @@ from core.planning.host_attention import attention_s
 from core.planning.layout import Layout
 from core.planning.notes import beside_card, notes_for, tuning_notes
 from core.planning.passes import Passes, computed_passes, kernel_of, lengths, measured_passes, promised_shares
-from core.planning.plan import MTP, BudgetLine, Plan
+from core.planning.plan import ASSISTANT, MTP, BudgetLine, Plan
 from core.planning.plan_errors import refusal
 from core.planning.recommended import first_answer
 from core.planning.stored_facts import NOTHING, StoredFacts
@@ -258,12 +259,12 @@ def _cost(case: PlanningCase, layout: Layout, passes: Passes) -> Plan:
         expected_passage_s=round(reading(costs.PASSAGE_TOKENS), 3),
         expected_passage_tbt_ms=round(_short_pass_s(case, layout) * 1e3, 3),
         expected_book_s=round(parts * reading(layout.context) + (reading(rest) if rest else 0.0), 3),
-        expected_draft_ms=round(passes.draft_s * 1e3, 3),
+        expected_draft_ms=round((passes.straight_draft_s if is_straight else passes.draft_s) * 1e3, 3),
         assumed_acceptance=round(passes.p, 4),
         tuned=passes.measured,
         plain=passes.plain,
         straight=is_straight,
-        drafter=MTP if is_own else "lookup" if draft is None else "model",
+        drafter=_drafter(draft),
         assumed_draft_acceptance=round(passes.q, 4),
         pcie_gb_per_s=site.gpu.pcie_gb_per_s if site.gpu and offloaded else None,
         budget=_budget(site, layout),
@@ -294,6 +295,15 @@ def _cpu_attention_ms(case: PlanningCase, layout: Layout) -> float | None:
     )
     where = {"tokens": layout.context, "layers": away, "cpu": site.cpu}
     return round((on_card_s + attention_s(target, layout.kv_rows, rows=1, **where)) * 1e3, 3)
+
+
+def _drafter(draft: ModelShape | None) -> str:
+    """See Plan.drafter."""
+    if isinstance(draft, AheadShape):
+        return MTP
+    if isinstance(draft, AssistantShape):
+        return ASSISTANT
+    return "lookup" if draft is None else "model"
 
 
 def _drafted_by(draft: ModelShape | None) -> str | None:

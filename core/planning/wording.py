@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.model.store.catalogue import title_of
-from core.planning.plan import MTP, PLACES, Plan
+from core.planning.plan import ASSISTANT, MTP, PLACES, Plan
 from core.text.words import duration, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -35,7 +35,7 @@ def _choices(plan: Plan) -> list[str]:
         _("{model} on {device} in {dtype}, {context_tokens:,} tokens of context"),
         _("  exact for   {exact_for}"),
         _("  retrieval   {retrieval_budget:,} tokens in chunks of {retrieval_chunk}, tail {tail_tokens}"),
-        _("  draft       {draft}, {draft_sinks} sinks + {draft_window} window"),
+        _seen_by_draft(plan),
         _("  gamma       {gamma} outer, {middle_gamma} middle"),
         _(
             "  prefill     segments of {prefill_segment_tokens:,} in chunks of {prefill_chunk_tokens:,} "
@@ -48,6 +48,12 @@ def _choices(plan: Plan) -> list[str]:
         )
     words = {"model": title_of(plan.model), "draft": _draft(plan), "block": size(plan.staging_block_bytes)}
     return [line.format(**{**plan.to_json(), **words}) for line in lines]
+
+
+def _seen_by_draft(plan: Plan) -> str:
+    if plan.drafter == ASSISTANT:
+        return _("  draft       {draft}, over the model's own cache")
+    return _("  draft       {draft}, {draft_sinks} sinks + {draft_window} window")
 
 
 def _draft(plan: Plan) -> str:

@@ -27,14 +27,15 @@ from core.decoding.randomness import SeededRandomness
 from core.decoding.refresh import RetrievalRefresh
 from core.decoding.sampling import Sampling
 from core.engine import Engine
-from core.planning.plan import MTP
+from core.planning.plan import ASSISTANT, MTP
 from core.request import Params
 from tests.support.ahead import ahead_by_definition, noted_drafts, tiny_with_ahead
+from tests.support.assistant import TYPES, assistant_oracle, our_assistant
 from tests.support.branches import RoundedBranches
 from tests.support.greedy_answers import answer
 from tests.support.modes import GRID_MODES
 from tests.support.real_law import limit
-from tests.support.tiny import VOCAB, engine, whole_cache
+from tests.support.tiny import SHARED, VOCAB, engine, oracle, ours, whole_cache
 
 SINKS, WINDOW = 2, 6
 FEW = 3  # tokens of a vocabulary whose branches can be walked
@@ -53,8 +54,8 @@ class Watched(AheadDrafter):
     weights: dict[str, torch.Tensor]
     checked = 0
 
-    def _caught_up(self, committed: Any) -> torch.Tensor:
-        found, ids = super()._caught_up(committed), list(committed)
+    def _begun(self, committed: Any) -> torch.Tensor:
+        found, ids = super()._begun(committed), list(committed)
         if self._exact not in (0, len(ids) - 1):  # some rows are of a partial view
             return found
         rows = self.reference.model(torch.tensor([ids])).last_hidden_state[0]
@@ -100,8 +101,10 @@ def test_its_rows_are_of_what_stands(levels: int):
     assert own.length > own.kept and cache.length == len(committed) - 1
 
 
-def machine(levels: int, *, vocab: int = VOCAB, **how: Any) -> tuple[torch.nn.Module, Engine]:
-    """An engine as the product composes it."""
+def machine(levels: int, *, by: str = MTP, vocab: int = VOCAB, **how: Any) -> tuple[torch.nn.Module, Engine]:
+    """An engine as the product composes it; `by`: what drafts."""
+    if by != MTP:
+        return assisted(levels, by, vocab, **how)
     more = {} if vocab == VOCAB else SMALL
     reference, target, layer, _weights = tiny_with_ahead(vocab=vocab, **more)
     plan = {"layers": 1, "on_chip_layers": 1, "retrieval_budget": 16, "middle_gamma": 2}
@@ -109,10 +112,24 @@ def machine(levels: int, *, vocab: int = VOCAB, **how: Any) -> tuple[torch.nn.Mo
     return reference, made
 
 
+def assisted(levels: int, family: str, vocab: int, **how: Any) -> tuple[torch.nn.Module, Engine]:
+    """Likewise a Gemma 4 with its assistant."""
+    more = {} if vocab == VOCAB else {"num_hidden_layers": 2, "layer_types": TYPES}
+    reference = oracle(family, vocab_size=vocab, **more)
+    target = ours(reference)
+    plan = {"layers": 1, "on_chip_layers": 1, "retrieval_budget": 16, "middle_gamma": 2}
+    plan |= {"drafter": ASSISTANT, "straight": levels == 2} | how
+    return reference, engine(target, draft=our_assistant(target, assistant_oracle(reference)), **plan)
+
+
+DRAFTS_BY = (MTP, "gemma4_text", SHARED)  # a layer ahead, and the assistant of such a model
+
+
+@pytest.mark.parametrize("by", DRAFTS_BY)
 @pytest.mark.parametrize("levels", [2, 3])
-def test_greedy_it_says_what_plain_decoding_says(levels: int, monkeypatch: pytest.MonkeyPatch):
+def test_greedy_it_says_what_plain_decoding_says(levels: int, by: str, monkeypatch: pytest.MonkeyPatch):
     drafts = noted_drafts(monkeypatch)
-    _reference, made = machine(levels)
+    _reference, made = machine(levels, by=by)
     params = Params(temperature=0.0, top_p=1.0, max_new_tokens=14)
     prompt = tokens(110)
     plain = answer(made, prompt, Params(temperature=0.0, top_p=1.0, max_new_tokens=14, mode="autoregressive"))
@@ -139,9 +156,10 @@ def plainly(
     }
 
 
+@pytest.mark.parametrize("by", DRAFTS_BY[:2])
 @pytest.mark.parametrize(("levels", "vocab", "count"), [(2, 2, 4), (3, FEW, 3)])
 def test_every_branch_has_its_probability(
-    levels: int, vocab: int, count: int, monkeypatch: pytest.MonkeyPatch
+    levels: int, vocab: int, count: int, by: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The law that a draft was really drawn from is what the rule divides by. Lookup does not find the end of
     the text before it.
@@ -149,7 +167,8 @@ def test_every_branch_has_its_probability(
     prompt, drafts = [*[0] * 6, *range(1, vocab)], noted_drafts(monkeypatch)
     branches = RoundedBranches()
     composer = partial(Composer, randomness=lambda seed: branches)
-    reference, made = machine(levels, vocab=vocab, composer=composer, middle_gamma=1, gamma=2)
+    how = {"composer": composer, "middle_gamma": 1, "gamma": 2}
+    reference, made = machine(levels, by=by, vocab=vocab, **how)
     params = Params(temperature=1.0, top_p=1.0, max_new_tokens=count)
     law: Counter[tuple[int, ...]] = Counter()
     for weight, said in branches.runs(lambda: tuple(answer(made, prompt, params))):
@@ -170,19 +189,15 @@ class Bigrams:
     def __init__(self, seed: int) -> None:
         self.law = torch.randn(FEW, FEW, generator=torch.Generator().manual_seed(seed)).mul_(1.5).softmax(-1)
 
-    def embed(self, ids: Sequence[int]) -> torch.Tensor:
+    def rows(self, ids: Sequence[int], cache: Any) -> torch.Tensor:
         """See ModelInTwo."""
+        cache.attend(0, *(torch.zeros(len(ids), 1, SHAPE.head_dim) for _ in range(3)))
+        cache.advance(len(ids))
         return torch.eye(FEW)[list(ids)]
-
-    def through(self, x: torch.Tensor, cache: Any) -> torch.Tensor:
-        """See ModelInTwo."""
-        cache.attend(0, *(torch.zeros(len(x), 1, SHAPE.head_dim) for _ in range(3)))
-        cache.advance(len(x))
-        return x
 
     def follow(self, ids: Sequence[int], rows: torch.Tensor, cache: Any) -> torch.Tensor:
         """See LayerAhead."""
-        return self.through(self.embed(ids), cache)
+        return self.rows(ids, cache)
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """See both."""

@@ -10,11 +10,12 @@ import pytest
 from app.cli.parser import main
 from core.config import Settings
 from core.hardware.gpus import imagined_hardware
+from core.model.assistant_sizes import AssistantShape, assistant_shape
 from core.model.shapes import AheadShape
 from core.model.store.catalogue import find
 from core.planning import costs, planner
 from core.planning.budget import DRAFT_CACHE, DRAFT_MODEL
-from core.planning.plan import MTP, Plan
+from core.planning.plan import ASSISTANT, MTP, Plan
 from core.planning.planner import make_plan
 from core.planning.stored_facts import StoredFacts
 from core.planning.wording import format_plan
@@ -106,3 +107,84 @@ def test_plan_json_says_who_drafts(capsys: pytest.CaptureFixture):
         assert main([*asked, "--model", name]) == 0
         found.append(json.loads(capsys.readouterr().out.splitlines()[-1])["drafter"])
     assert found == [MTP, "lookup"]
+
+
+def assistant(*, groups: bool = False, **own: object) -> AssistantShape:
+    """Of the 12B, as its config.json says (ollama.com, jessegross/gemma4:12b-mtp-mlx)."""
+    layers = {
+        "model_type": "gemma4_unified_text",
+        "hidden_size": 1024,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 4,
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "sliding_window": 1024,
+        "vocab_size": 262_144,
+        "max_position_embeddings": 262_144,
+    }
+    config = {
+        "model_type": "gemma4_unified_assistant",
+        "backbone_hidden_size": 3840,
+        "use_ordered_embeddings": groups,
+        "num_centroids": 2048,
+        "centroid_intermediate_top_k": 32,
+        "text_config": layers | own,
+    }
+    return assistant_shape(config, name="own-assistant")
+
+
+GEMMA = "gemma-4-12b-it-Q4_K_M"
+
+
+def assisted(card: str, **settings: object) -> Plan:
+    pc = imagined_hardware(gpu=card, ram_gib=64)
+    wanted = Settings(**({"context_tokens": BOOK, "device": "cuda"} | settings))
+    return make_plan(pc, wanted, target=find(GEMMA).shape, draft=assistant())
+
+
+def test_an_assistant_drafts_straight_before_a_cache_on_the_card():
+    """Of a model whose layers mostly have a window a middle pass takes nearly what a full one takes. It has
+    no cache of its own; what it attends to is read, and counted.
+    """
+    made = assisted("RTX 4080")
+    assert (made.drafter, made.draft_model, made.straight) == (ASSISTANT, "own-assistant", True)
+    assert made.on_chip_layers == made.layers and made.assumed_draft_acceptance == costs.ACCEPTANCE_AHEAD
+    assert line(made, DRAFT_MODEL) == assistant().weight_bytes("bfloat16")
+    assert line(made, DRAFT_CACHE) == 0
+    assert any("own-assistant drafts from the model's own keys" in note for note in made.notes)
+    alone = make_plan(
+        imagined_hardware(gpu="RTX 4080", ram_gib=64),
+        Settings(context_tokens=BOOK, device="cuda", draft_model="none"),
+        target=find(GEMMA).shape,
+    )
+    assert made.expected_tbt_ms < alone.expected_tbt_ms < alone.expected_plain_tbt_ms
+    read = BOOK * 1 * 512 * 2 * 2
+    weights_ms = assistant().pass_bytes("bfloat16") / 0.91 / 717e9 * 1e3
+    assert made.expected_draft_ms > weights_ms + read / 717e9 * 1e3
+
+
+def test_an_assistant_drafts_for_the_retrieval_level_where_the_cache_is_in_host_memory():
+    """It would cross the bus again for every token that is drafted."""
+    made = assisted("RTX 4070", draft_model="own-assistant", context_tokens=98_304)
+    assert made.on_chip_layers < made.layers
+    assert (made.drafter, made.straight) == (ASSISTANT, False)
+    assert made.expected_draft_ms < assisted("RTX 4080").expected_draft_ms * 717 / 504
+
+
+def test_an_assistant_of_groups_reads_the_rows_of_the_nearest():
+    shape, whole = assistant(groups=True), assistant()
+    rows = 262_144 * 1024 * 2
+    assert whole.pass_bytes("bfloat16") == whole.weight_bytes("bfloat16") - 1024 * 2
+    assert shape.pass_bytes("bfloat16") == whole.pass_bytes("bfloat16") - rows + rows // 64 + 2048 * 1024 * 2
+
+
+def test_an_assistant_suits_the_model_that_it_was_made_for():
+    assert assistant().suits(find("Gemma-4-12B-it").shape)
+    assert not assistant().suits(find("Gemma-4-31B-it").shape)
+    assert not assistant(sliding_window=512).suits(find("Gemma-4-12B-it").shape)

@@ -6,16 +6,19 @@ from tests.slips.slip import Slip
 
 _AHEAD = ("tests/assembly/test_ahead.py",)
 _LESS_ROOM = ("tests/assembly/test_less_room.py",)
+_ASSISTANT = ("tests/assembly/test_assistant.py", "tests/decoding/test_assistant.py")
 _RANKED = ("tests/ranks/test_answers.py",)
 _OFFLOADED = ("tests/test_offloaded_engine.py",)
 _REPLAYS = ("tests/model/test_recorded_verification.py",)
 
 SLIPS = (
     Slip("core/assembly/models.py", "if plan.drafter == MTP:", "if False:", _AHEAD),
+    Slip("core/assembly/models.py", "if plan.drafter == ASSISTANT:", "if False:", _ASSISTANT),
+    Slip("core/assembly/composition.py", "and _is_away(verified_by)", "and False", _ASSISTANT),
     Slip("core/assembly/models.py", "load_ahead(draft_dir or model_dir", "load_ahead(model_dir", _AHEAD),
     Slip(
         "core/assembly/composition.py",
-        "return HeardModel(model, self._heard) if self._ahead else model",
+        "return HeardModel(model, self._heard) if self._along else model",
         "return model",
         _AHEAD,
     ),

@@ -16,7 +16,22 @@ _RECORDED = "core/model/recorded_verification.py"
 _SHARED = ("tests/model/test_shared_layers.py", "tests/model/test_llama.py")
 _REPLAYS = ("tests/model/test_recorded_verification.py",)
 
+_ASSISTANT = ("tests/model/test_assistant.py", "tests/decoding/test_assistant.py")
+
 SLIPS = (
+    Slip(
+        "core/model/borrowed_rows.py",
+        "offset=offset - 1",
+        "offset=offset",
+        ("tests/model/test_assistant.py",),
+    ),
+    Slip("core/model/assistant.py", "target.kinds[: target.storing]", "target.kinds", _ASSISTANT),
+    Slip(
+        "core/model/assistant.py",
+        "self._target.embed([token]), row",
+        "row, self._target.embed([token])",
+        _ASSISTANT,
+    ),
     Slip(
         "core/model/ahead.py",
         "parts = (self.model.embed(ids), rows)",

@@ -18,6 +18,18 @@ _DRAFTER = ("tests/planning/test_drafter.py",)
 
 SLIPS = (
     Slip(
+        "core/planning/passes.py",
+        "if assisted and layout.host_layers:",
+        "if False:",
+        ("tests/planning/test_drafter.py",),
+    ),
+    Slip(
+        "core/planning/passes.py",
+        "own(kv_tokens=layout.context, kv_rows=layout.kv_rows)",
+        "draft_s",
+        ("tests/planning/test_drafter.py",),
+    ),
+    Slip(
         "core/planning/offers.py",
         "        entry = with_layer(entry, draft)",
         "        pass",
@@ -26,7 +38,7 @@ SLIPS = (
     Slip("core/planning/fitting.py", "(case.draft, case.target.layer_ahead)", "(case.draft,)", _DRAFTER),
     Slip(
         "core/planning/costs.py",
-        "    if isinstance(draft, AheadShape):\n        return ACCEPTANCE_AHEAD\n",
+        "    if isinstance(draft, AheadShape | AssistantShape):\n        return ACCEPTANCE_AHEAD\n",
         "",
         _DRAFTER,
     ),

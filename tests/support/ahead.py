@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from core.backend.base import Backend
-from core.decoding.ahead import AheadDrafter
+from core.decoding.ahead import AheadDrafter, AssistantDrafter
 from core.model.ahead import AheadHead
 from core.model.llama import LlamaModel
 from core.model.loader import build_ahead
@@ -46,6 +46,9 @@ class NamedShapes(Named):
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self.tensor(name).shape)
+
+    def place(self, name: str) -> tuple[Path, str]:
+        return Path("tiny"), name
 
 
 def ahead_weights(reference: torch.nn.Module, *, like: float = 0.0) -> dict[str, torch.Tensor]:
@@ -103,16 +106,21 @@ def checkpoint_with_ahead(folder: Path, **more: Any) -> tuple[torch.nn.Module, d
 
 
 def noted_drafts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """What such a layer proposes from now on, draft by draft."""
+    """What such a layer, or an assistant, proposes from now on, draft by draft."""
     drafts: list[tuple[int, ...]] = []
-    propose = AheadDrafter.propose
 
-    def noted(self: AheadDrafter, *given: Any) -> Any:
-        found = propose(self, *given)
-        drafts.append(tuple(found.tokens))
-        return found
+    def note(drafter: type[AheadDrafter | AssistantDrafter]) -> None:
+        propose = drafter.propose
 
-    monkeypatch.setattr(AheadDrafter, "propose", noted)
+        def noted(self: AheadDrafter | AssistantDrafter, *given: Any) -> Any:
+            found = propose(self, *given)
+            drafts.append(tuple(found.tokens))
+            return found
+
+        monkeypatch.setattr(drafter, "propose", noted)
+
+    note(AheadDrafter)
+    note(AssistantDrafter)
     return drafts
 
 

@@ -12,8 +12,9 @@ from core.cache.layered import with_side
 from core.cache.offloaded import OffloadedKVCache
 from core.cache.snapshot import SnapshotStore
 from core.engine import Engine
-from core.planning.plan import MTP
+from core.planning.plan import ASSISTANT, MTP
 from tests.support.ahead import ahead_weights, layer_ahead
+from tests.support.assistant import assistant_oracle, our_assistant
 from tests.support.tiny import engine, oracle, ours, whole_cache
 
 
@@ -24,18 +25,21 @@ def reopened(
     dtype: torch.dtype = torch.float32,
     key: str = "tiny",
     offloaded: bool = False,
-    ahead: bool = False,
+    along: bool = False,
 ) -> Engine:
-    """An engine as a new process makes it, with rows of `dtype`; `ahead`: a layer of the model's own
-    drafts.
+    """An engine as a new process makes it, with rows of `dtype`; `along`: what came along with
+    the model drafts.
     """
     computed = torch.float32 if dtype == torch.int8 else dtype
     reference = oracle(family, max_position_embeddings=2048)
     model = ours(reference, positions=2048, dtype=computed)
     drafts = {}
-    if ahead:
+    if along and family == "qwen3_5_text":
         layer = layer_ahead(model, reference, ahead_weights(reference, like=1.0))
         drafts = {"draft": layer, "drafter": MTP, "straight": True}
+    elif along:
+        assistant = our_assistant(model, assistant_oracle(reference))
+        drafts = {"draft": assistant, "drafter": ASSISTANT, "straight": True}
 
     def here(capacity: int) -> TargetKVCache:
         return whole_cache(model, capacity + 32, dtype=dtype, room=8)

@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from core.errors import UserError
+from core.model.assistant_sizes import assistant_shape, is_assistant
 from core.model.families import why_no_experts, why_not
 from core.model.gguf.config import (
     ROPE_FACTORS,
@@ -62,7 +63,7 @@ class CatalogueEntry:
     # how a conversation is written where the tokenizer has no chat template (core.text)
     frame: str = "lwm"
     # "draft": only useful as a draft model; "ahead": the layer alone that predicts one token further than its
-    # model
+    # model; "assistant": a small model that attends to its model's keys and values
     role: str = "target"
     draft: str | None = None
     # "bin": pickled checkpoint, converted once after the download; "gguf": one file, used as it is
@@ -181,6 +182,8 @@ def from_folder(folder: Path) -> CatalogueEntry:
     known = {entry.name.lower(): entry for entry in _entries()}.get(folder.name.lower())
     if (file := gguf_in(folder)) is not None:
         return from_gguf(file.path)
+    if is_assistant(config):
+        return _of_assistant(folder, config)
     shape = ModelShape.from_hf_config(config, name=folder.name)
     # who saves a model anew may leave the layer out
     if shape.ahead and JOINS_AHEAD not in tensor_names(folder):
@@ -199,6 +202,19 @@ def from_folder(folder: Path) -> CatalogueEntry:
         frame="llama2" if chat_name else "completion",
         role="draft" if "draft" in config else "target",
         weights="bin" if pickled else "safetensors",
+        folder=folder,
+    )
+
+
+def _of_assistant(folder: Path, config: Mapping[str, Any]) -> CatalogueEntry:
+    return CatalogueEntry(
+        name=folder.name,
+        repo=str(folder),
+        shape=assistant_shape(config, name=folder.name),
+        vocabulary=f"folder:{folder.name}",
+        licence=_("see the folder"),
+        chat=False,
+        role="assistant",
         folder=folder,
     )
 
@@ -289,8 +305,14 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
     if chosen is not None and chosen.strip().lower() == "none":
         return None
     if chosen is None:
-        return find(entry.draft) if entry.draft else None
+        return find(entry.draft) if entry.draft else _assistant_beside(entry)
     draft = find(chosen)
+    if draft.role == "assistant" and not draft.shape.suits(entry.shape):
+        said = _(
+            "{draft} was made to draft for another model than {model}: their sizes differ. Choose the one "
+            "that was made for it, or draft_model: none."
+        )
+        raise UserError(said.format(draft=draft.name, model=entry.name))
     both_listed = entry.folder is None and draft.folder is None
     if both_listed and draft.vocabulary != entry.vocabulary:
         said = _(
@@ -299,6 +321,15 @@ def draft_for(entry: CatalogueEntry, chosen: str | None = None) -> CatalogueEntr
         )
         raise UserError(said.format(draft=draft.name, model=entry.name))
     return draft
+
+
+def _assistant_beside(entry: CatalogueEntry) -> CatalogueEntry | None:
+    """The assistant in the folder beside the model's that is called as its makers call it."""
+    folder = entry.folder and entry.folder.with_name(f"{entry.folder.name.removesuffix('.gguf')}-assistant")
+    if folder is None or not (folder / "config.json").is_file():
+        return None
+    found = from_folder(folder)
+    return found if found.role == "assistant" and found.shape.suits(entry.shape) else None
 
 
 def _file_names(entry: CatalogueEntry) -> tuple[str, ...]:
