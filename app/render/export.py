@@ -42,7 +42,7 @@ def as_markdown(talk: ConversationFile) -> str:
     lines, footnotes = [f"# {' '.join(talk.title.split())}", ""], Footnotes(talk.cited, "[^{}]".format)
     for turn in talk.turns:
         text = footnotes.text_of(turn)
-        lines += [f"## {text}" if turn.role == "user" else text, ""]
+        lines += [f"## {text}" if turn.role == "user" else text, ""] if text else []
         lines += [part for said in _beside(turn) for part in (f"*{said}*", "")]
     lines += [f"[^{number}]: {where}" for number, where in footnotes.places]
     notes = notes_markdown(_("Bookmarks and notes"), talk.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby, pairwise, zip_longest
 from os.path import commonprefix
@@ -28,6 +29,7 @@ from core.text.words import translated_count as _n
 
 IN_TURN = ("passage", "part summary", "telling")  # purposes of a reading whose parts are all read
 IN_LEVELS = ("part summary", "whole summary")  # of one whose parts are told, then the whole from these
+_ROUGHLY_S = (5, 10, 20, 30, *(60 * n for n in (1, 2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 240, 480)))
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
@@ -389,6 +391,11 @@ def _doing(now: Snapshot) -> str:
     )
 
 
+def _rough(seconds: float) -> float:
+    """The step of a scale that is nearest: parts of an answer differ by half in the time that they take."""
+    return min(_ROUGHLY_S, key=lambda step: abs(math.log(max(seconds, 1.0) / step)))
+
+
 def _how_far(now: Snapshot) -> str:
     if now.stopping:
         return _("Stopping after this step…")
@@ -396,9 +403,9 @@ def _how_far(now: Snapshot) -> str:
         return _memory_ready(now.preparing)
     prefill, loading = now.prefill, now.loading
     if _in_levels(now) or now.standing and now.reading.left_s:
-        return _("about {time} until all is told").format(time=duration(now.reading.left_s))
+        return _("about {time} until all is told").format(time=duration(_rough(now.reading.left_s)))
     if now.reading and now.reading.purpose == "passage" and now.reading.left_s:
-        return _("about {time} left").format(time=duration(now.reading.left_s))
+        return _("about {time} left").format(time=duration(_rough(now.reading.left_s)))
     if prefill is None:
         left_s = loading.left_s if loading and now.phase == "loading" else None
         return "" if left_s is None else _("about {time} left").format(time=duration(left_s))

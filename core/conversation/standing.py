@@ -13,7 +13,6 @@ from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import repeats
-from core.documents.word_count import count_words
 from core.events import SummaryDraft
 from core.evidence.naming import points_back
 
@@ -32,11 +31,6 @@ class PartSlot:
     telling: SummaryLine | None = None
     complete: bool = False
     introducing: list[SummaryLine] = field(default_factory=list)  # once it is complete
-
-    @property
-    def words(self) -> int:
-        """How much is to be told."""
-        return sum(count_words(line.text) for line in self.own)
 
     def lines(self) -> list[SummaryLine]:
         """What stands there, in the order of the book."""

@@ -24,6 +24,11 @@ class TimeEstimate:
         self._written_s: float | None = None
         self._passage_s: float | None = None  # to read one and to ask it, measured
 
+    @property
+    def measured(self) -> bool:
+        """Whether this process has read and written anything."""
+        return self._read_s is not None and self._written_s is not None
+
     def watch(self, event: Event) -> None:
         """Learns from a prompt that was read."""
         if isinstance(event, Prefill) and event.done_tokens == event.total_tokens >= _LEAST_TOKENS:

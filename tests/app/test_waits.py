@@ -133,7 +133,7 @@ WAITS = {
                 whole_s=90.0,
             )
         ),
-        ("Reading, 2 of 9", "72\u00a0s until all is told", "stop"),
+        ("Reading, 2 of 9", "60\u00a0s until all is told", "stop"),
     ),
     "passages are read and asked": (
         progress_html(
@@ -143,7 +143,7 @@ WAITS = {
                 prefill=Prefill(5, 9, 1.0, 3.0),
             )
         ),
-        ("Reading passage 2 of 8", "about 72\u00a0s left", "stop"),
+        ("Reading passage 2 of 8", "about 60\u00a0s left", "stop"),
     ),
     "an answer is compared": (
         panel_html(PLAINLY, live=False, comparing=5, left_s=72.0),

@@ -13,7 +13,7 @@ from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import TellableSpan, fewer, whole_sentences
-from core.events import Delta, ReadingStep
+from core.events import Delta, Prefill, ReadingStep, Stats
 from core.evidence.support import Evidence
 from core.request import Request
 from core.text.levelled import LevelledText
@@ -92,6 +92,7 @@ def test_the_books_own_sentences_stand_in_quotation_marks_among_others():
 def test_time_left_falls_from_part_to_part(kind: str, length: str):
     """The telling of the whole counts, level by level."""
     session, _ = make(inventing, style=dataclasses.replace(style(kind), join_tokens=900))
+    measure(session)
     events = ask(session, long_book(), None, summary_length=length)
     read = [one for one in events if isinstance(one, ReadingStep) and one.attempt == 1]
     left = [one.left_s for one in read]
@@ -103,6 +104,35 @@ def test_time_left_falls_from_part_to_part(kind: str, length: str):
     if kind == "told" and length == "page":
         assert [one.purpose for one in read][-1] == "whole summary"
         assert left[-1] > 0
+
+
+def measure(session) -> None:
+    """As if the session had read and written before."""
+    session._expectation.watch(Prefill(1000, 1000, 10.0))
+    session._expectation.answered(Stats(rounds=20, tbt_mean_ms=20.0))
+
+
+def telling_left(events: list) -> list[float | None]:
+    """What each part of a summary promised when it began."""
+    return [one.left_s for one in events if isinstance(one, ReadingStep) and one.purpose == "telling"]
+
+
+def test_a_telling_promises_no_time_before_anything_was_measured():
+    """On a machine that did other work it was done in 21 s, and then in two minutes."""
+    session, _ = make(inventing, style=style("supported"))
+    assert set(telling_left(ask(session, long_book(), None))) == {None}
+    measure(session)
+    assert min(telling_left(ask(session, long_book(), None, again=True))) > 0
+
+
+def test_what_was_told_before_takes_no_time():
+    """A summary by chapters behind one of a page was promised in three minutes and took one."""
+    session, _ = make(inventing, style=style("supported"))
+    measure(session)
+    first = telling_left(ask(session, long_book(), None, summary_length="chapters"))
+    assert first[0] > 0
+    assert set(telling_left(ask(session, long_book(), None, summary_length="chapters"))) == {0.0}
+    assert telling_left(ask(session, long_book(), None, summary_length="chapters", again=True))[0] > 0
 
 
 def test_a_stopped_summary_goes_on_with_its_lines(tmp_path):

@@ -13,6 +13,12 @@ _TALK = (
 
 SLIPS = (
     Slip(
+        "core/conversation/partwise.py",
+        "return [line for line in slot.own if line not in known]",
+        "return list(slot.own)",
+        ("tests/conversation/test_telling.py",),
+    ),
+    Slip(
         "core/conversation/turns.py",
         "prompt.head_tokens - len(memo) if keep",
         "prompt.head_tokens if keep",
