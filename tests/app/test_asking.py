@@ -244,7 +244,7 @@ def test_instructions_of_book_and_app_go_with_every_question_and_its_history(des
     assert desk.engine.asked[-1].instructions == "Answer in German."
     ask(desk, "Second?")
     assert [one.instructions for one in desk.engine.asked[-1].history] == ["Answer in German."]
-    assert "Answer in German." in "".join(Page(desk).render()["turns"])
+    assert "Answer in German." in text_in("".join(Page(desk).render()["turns"]), 'class="anew"')
     desk.books.select(desk.state.book_id)
     assert desk.state.notebook.instructions == "Answer in German."
     with pytest.raises(UserError, match="1,000 characters"):
