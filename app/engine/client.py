@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from app.engine.supervisor import Supervisor
+from app.engine.supervisor import Inbox, Supervisor
 from core import paths
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
@@ -22,7 +22,7 @@ from core.errors import UserError
 from core.events import Event, Failed, Finished, Loading, Stats
 from core.request import Request
 from core.text.words import translated as _
-from core.wire import pack, pack_ask, unpack
+from core.wire import pack_ask
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class Runtime(Supervisor):
                 if number is not None:
                     self._send({"do": "stop", "id": number})
             if self._answering in self._inboxes and self._answering != self._begun:
-                self._inboxes[self._answering].put({"event": pack(Finished("user", "", Stats()))})
+                self._inboxes[self._answering].put(Finished("user", "", Stats()))
 
     def forget(self, conversation_id: str) -> None:
         """Let the engine drop what it remembers of a conversation."""
@@ -155,8 +155,8 @@ class Runtime(Supervisor):
             raise UserError(_("The engine did not answer in time. Try again in a moment.")) from None
         finally:
             self._inboxes.pop(number, None)
-        if "event" in said:
-            raise UserError(unpack(said["event"]).message)
+        if isinstance(said, Failed):
+            raise UserError(said.message)
         return said
 
     def _answer(self, ask: Request) -> Iterator[Event]:
@@ -172,7 +172,7 @@ class Runtime(Supervisor):
         finally:
             self._done_answering(number)
 
-    def _begin(self, ask: Request) -> tuple[int, queue.Queue[dict[str, Any]]] | Failed:
+    def _begin(self, ask: Request) -> tuple[int, Inbox] | Failed:
         with self._lock:
             if self.state != "ready":
                 busy = _("An answer is still being written. Stop it or wait for its end.")
@@ -250,9 +250,9 @@ class Runtime(Supervisor):
                 if self.state == "busy":
                     self._become("ready")
 
-    def _events(self, number: int, inbox: queue.Queue[dict[str, Any]]) -> Iterator[Event]:
+    def _events(self, number: int, inbox: Inbox) -> Iterator[Event]:
         while True:
-            event = unpack(inbox.get()["event"])
+            event = inbox.get()
             self._begun = number
             yield event
             if isinstance(event, (Finished, Failed)):

@@ -14,11 +14,12 @@ from typing import Any
 
 from app.engine.process import EngineProcess, log_path, why_ended
 from core.config import Settings
-from core.events import Failed, Finished, Loading
+from core.events import Event, Failed, Finished, Loading
 from core.text.words import translated as _
 from core.wire import unpack
 
 log = logging.getLogger(__name__)
+Inbox = queue.Queue[Event | dict[str, Any]]
 
 # in a row without becoming ready; then something is wrong for good
 _RESTARTS = 2
@@ -28,7 +29,8 @@ class Supervisor:
     """The engine's process and what is known of it. Thread-safe.
 
     `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. What is
-    posted gets a number, and what the process says to it comes into an inbox of its own.
+    posted gets a number, and what the process says to it comes into an inbox of its own: events, or the
+    message that is the answer.
     """
 
     def __init__(self, settings: Settings, *, worker: Sequence[str]) -> None:
@@ -37,7 +39,7 @@ class Supervisor:
         self._changed = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self._process: EngineProcess | None = None
-        self._inboxes: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._inboxes: dict[int, Inbox] = {}
         self._answering: int | None = None  # the question that it is busy with
         self._known_book: tuple[str, int] | None = None  # what the engine has: a file, and its text
         self._mapped_files: dict[str, int] = {}
@@ -139,11 +141,11 @@ class Supervisor:
 
     # ---- inside: messages ----------------------------------------------------------------------------------
 
-    def _post(self, message: dict[str, Any]) -> tuple[int, queue.Queue[dict[str, Any]]]:
+    def _post(self, message: dict[str, Any]) -> tuple[int, Inbox]:
         """The number and the inbox of a message; where no engine runs, the inbox says so at once."""
         number, inbox = next(self._numbers), queue.Queue()
         if self._process is None:
-            inbox.put(_failed(self.error or _("The engine is not running.")))
+            inbox.put(Failed(self.error or _("The engine is not running."), fatal=True))
         else:
             self._inboxes[number] = inbox
             self._send({**message, "id": number})
@@ -189,7 +191,7 @@ class Supervisor:
                 if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
                     self._answering = None
                     self._become("ready")
-                inbox.put(message)
+                inbox.put(event or message)
 
     def _get_ready(self, facts: dict[str, Any]) -> None:
         self.plan, self.model_name, self.context_tokens = (
@@ -221,7 +223,7 @@ class Supervisor:
 
     def _fail_all(self, message: str) -> None:
         for inbox in self._inboxes.values():
-            inbox.put(_failed(message))
+            inbox.put(Failed(message, fatal=True))
         self._inboxes.clear()
 
     def _end_process(self) -> None:
@@ -236,8 +238,3 @@ class Supervisor:
     def _tell(self) -> None:
         self._changed.notify_all()
         self._watcher()
-
-
-def _failed(message: str) -> dict[str, Any]:
-    """What whoever waits for an answer of the engine is told in its place."""
-    return {"event": {"kind": "Failed", "message": message, "fatal": True}}
