@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from app.render.footnotes import Footnotes
-from app.render.markdown import Citation, blocks
+from app.render.markdown import Citation, answer_html
 from app.render.origin import incomplete
 from app.render.templating import render
 from app.store.turns import StoredTurn, displayed_text
@@ -123,5 +123,5 @@ def answer_markup(
     """An answer as HTML with its paragraphs, lists and quotations; its `footnotes`, whose sign is SIGN, as
     what `link` makes of their numbers.
     """
-    shown = (render("block.html", block=block) for block in blocks(((footnotes.text_of(turn), ""),)))
-    return Markup(_SIGNED.sub(lambda found: link(int(found[1])), str(Markup("").join(shown))))
+    shown = answer_html(((footnotes.text_of(turn), ""),))
+    return Markup(_SIGNED.sub(lambda found: link(int(found[1])), str(shown)))

@@ -1,4 +1,4 @@
-"""The structure of an answer's text: blocks, lists, emphasis, levels, quotations. Values of block.html."""
+"""An answer's text as HTML, and its structure: blocks, lists, emphasis, levels, quotations (block.html)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from markupsafe import Markup
+
+from app.render.templating import render
 from core.text.words import Message
 
 LEVELS = ("draft", "ngram", "retrieval", "target")
@@ -82,6 +85,14 @@ class _Tile(NamedTuple):
     level: str
     kind: str
     said: Message | None = None
+
+
+def answer_html(
+    pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = (), telling: tuple[int, int] = (0, 0)
+) -> Markup:
+    """An answer's text, given as (text, level) in a row; `telling`: what of it is not settled yet."""
+    made = blocks(pieces, citations, telling)
+    return Markup("").join(render("block.html", block=block) for block in made)
 
 
 def blocks(

@@ -25,7 +25,9 @@ MOST_KEPT = 400  # turns, and parts
 
 
 class AnswerViews:
-    """Renders answers, for one thread."""
+    """Renders answers, for one thread. `turns`, `parts` and `live` are regions: what they show they name, see
+    app.web.region_table.
+    """
 
     def __init__(self) -> None:
         self._citations = Citations()
@@ -47,16 +49,50 @@ class AnswerViews:
         """Whether it is ready."""
         return self._citations.ready(book)
 
-    def parts(self, now: Snapshot, book: Document | None, spoiler_limit: int | None) -> str:
-        """What was told of the parts of the `book`."""
-        return regions.parts_html(self._parts(now.parts, book, spoiler_limit))
+    def turns(
+        self,
+        done_turns: list[StoredTurn],
+        book: Document | None,
+        conversation_id: str,
+        running: bool,
+        spoiler_limit: int | None,
+    ) -> tuple[str, ...]:
+        """The finished turns, one by one."""
+        shown = []
+        for before, turn in zip([None, *done_turns], done_turns, strict=False):
+            last = turn is done_turns[-1] and not running
+            shown.append(self.turn(turn, before, book, talk=conversation_id, last=last, limit=spoiler_limit))
+        return tuple(shown)
 
-    def live(self, now: Snapshot, visible: int, book: Document | None, question: str) -> tuple[str, ...]:
-        """The answer to `question` so far, in blocks; of a text that grows the first `visible` characters."""
+    def parts(
+        self, shown_answer: Snapshot | None, running: bool, book: Document | None, spoiler_limit: int | None
+    ) -> str | tuple[str, ...]:
+        """What was told of the parts of the `book`."""
+        if not running:
+            return ()
+        return regions.parts_html(self._parts(shown_answer.parts, book, spoiler_limit))
+
+    def live(
+        self,
+        shown_answer: Snapshot | None,
+        running: bool,
+        visible: int,
+        read: Document | None,
+        asked: str,
+        ready: bool,
+    ) -> tuple[str, ...]:
+        """The answer so far to what was `asked`, in blocks; of a text that grows the first `visible`
+        characters. `ready`: whether the book that is `read` can be looked through, see `ready`.
+        """
+        if not running:
+            return ()
+        now, signs = shown_answer, ()
         if now.standing:
-            signs = self._signs(now, book) if book and now.pieces else ()
+            if read and now.pieces:
+                signs = self._signs(now, read)
             return self._standing.blocks(now.pieces, signs, now.telling)
-        signs = self._citations.so_far(now.text, book, question, now.looked) if book and now.pieces else ()
+        if read and now.pieces:
+            signs = self._citations.so_far(now.text, read, asked, now.looked)
         return self._live.blocks(now.pieces, visible, signs)
 
     def _signs(self, now: Snapshot, book: Document) -> tuple[Citation, ...]:

@@ -10,7 +10,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from app.desk.answer_snapshot import Snapshot
 from app.desk.shelf import StoredReading
 from app.desk.values import (
     AnswerPlace,
@@ -238,33 +237,4 @@ REGIONS: Mapping[str, Region] = {
 
 def answer_regions(views: AnswerViews) -> Mapping[str, Region]:
     """The regions of the conversation. `views` keeps what it has rendered of it."""
-
-    def turns(
-        done_turns: list[StoredTurn],
-        book: Document | None,
-        conversation_id: str,
-        running: bool,
-        spoiler_limit: int | None,
-    ) -> tuple[str, ...]:
-        shown = []
-        for before, turn in zip([None, *done_turns], done_turns, strict=False):
-            last = turn is done_turns[-1] and not running
-            shown.append(views.turn(turn, before, book, talk=conversation_id, last=last, limit=spoiler_limit))
-        return tuple(shown)
-
-    def parts(
-        shown_answer: Snapshot | None, running: bool, book: Document | None, spoiler_limit: int | None
-    ) -> Any:
-        return views.parts(shown_answer, book, spoiler_limit) if running else ()
-
-    def live(
-        shown_answer: Snapshot | None,
-        running: bool,
-        visible: int,
-        read: Document | None,
-        asked: str,
-        ready: bool,
-    ) -> tuple[str, ...]:
-        return views.live(shown_answer, visible, read, asked) if running else ()
-
-    return {"turns": turns, "parts": parts, "live": live}
+    return {"turns": views.turns, "parts": views.parts, "live": views.live}

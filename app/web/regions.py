@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from app.desk import ocr_install
 from app.desk.answer_snapshot import Snapshot
 from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
-from app.render.markdown import Citation, blocks
+from app.render.markdown import answer_html
 from app.render.templating import nonbreaking, render
 from app.store.turns import StoredTurn, displayed_text, level_pieces, told_behind, within
 from app.web.citations import CitedAnswer
@@ -328,14 +328,6 @@ def _runs(text: str, at: int, ties: Sequence[Sequence[int]]) -> list[tuple[str, 
 def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:
     """What was told of each part, above the answer that is being written."""
     return render("parts.html", parts=parts)
-
-
-def answer_html(
-    pieces: Sequence[tuple[str, str]], citations: tuple[Citation, ...] = (), telling: tuple[int, int] = (0, 0)
-) -> Markup:
-    """An answer's text, given as (text, level) in a row; `telling`: what of it is not settled yet."""
-    made = blocks(pieces, citations, telling)
-    return Markup("").join(render("block.html", block=block) for block in made)
 
 
 def progress_html(now: Snapshot | None) -> str:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from app.desk.pacing import cut
-from app.render.markdown import Citation
-from app.web.regions import answer_html
+from app.render.markdown import Citation, answer_html
 from core.events import Piece
 
 # an empty line before what begins neither a list nor a heading: nothing that comes changes what stands above
