@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,24 @@ from core.text import catalogues, words
 from core.text.words import duration, size
 
 REPO = Path(__file__).resolve().parent.parent
+TESTS = REPO / "tests"
 LOCALE = REPO / "assets" / "locale"
 EXTRACT = "pybabel extract -F assets/locale/babel.cfg -k _n:1,2 --omit-header --sort-output"
 TO_MEND = f"{EXTRACT} -o assets/locale/messages.pot ."
+
+# where words are what is tested: the catalogues, other languages, what commands print
+OF_WORDS = (
+    "test_words.py",
+    "test_translations.py",
+    "text/test_messages.py",
+    "app/test_shown_words.py",
+    "app/test_languages.py",
+    "app/test_cli.py",
+    "app/test_cli_answers.py",
+    "app/test_talk.py",
+    "e2e/test_languages.py",
+)
+ASSERTED = 318  # sentences, or parts of them, in the assertions of all other tests: it only falls
 
 
 def test_catalogue_holds_every_sentence():
@@ -142,3 +158,49 @@ def _sentence(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
         return False
     return node.func.id in ("_", "_n", "N_") and isinstance(node.args[0], ast.Constant)
+
+
+def test_sentences_are_asserted_where_words_are_tested():
+    """One that is worded anew must fail one test, not ten: the others ask for a message's values, for the
+    figures in a text or for an element of the page (tests/support/said.py).
+    """
+    of_words = {TESTS / name for name in OF_WORDS}
+    assert [file for file in of_words if not file.is_file()] == []
+    entries = _entries()
+    every, found = "\0".join(part for parts in entries for part in parts), []
+    for file in sorted({*TESTS.rglob("*.py")} - of_words):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        found += [
+            f"{file.relative_to(TESTS)}: {one}"
+            for one in _asserted(tree)
+            if one in every or _filled(one, entries)
+        ]
+    assert len(found) <= ASSERTED, "\n".join(found)
+    assert len(found) > ASSERTED - 30, f"{len(found)} are left: lower ASSERTED"
+
+
+def _entries() -> list[list[str]]:
+    """Of each entry of the catalogues what stands between its values, where that is two words or more."""
+    with (LOCALE / "messages.pot").open("rb") as file:
+        ids = [message.id for message in read_po(file) if message.id]
+    every = {one for entry in ids for one in (entry if isinstance(entry, tuple) else (entry,))}
+    parts = [re.split(r"\{[^}]*\}", one) for one in sorted(every)]
+    return [one for one in parts if _words(" ".join(one)) > 1]
+
+
+def _asserted(tree: ast.Module) -> list[str]:
+    """The texts of two words or more in its assertions, but for what is said when they fail."""
+    tests = [one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)]
+    every = (one.value for test in tests for one in ast.walk(test) if isinstance(one, ast.Constant))
+    plain = (one.replace("\N{NO-BREAK SPACE}", " ").strip() for one in every if isinstance(one, str))
+    return [one for one in plain if _words(one) > 1]
+
+
+def _words(text: str) -> int:
+    return sum(bool(re.search("[A-Za-z]{2}", word)) for word in text.split())
+
+
+def _filled(text: str, entries: list[list[str]]) -> bool:
+    """Whether an entry is in it, filled."""
+    whole = (parts for parts in entries if parts[0] in text and parts[-1] in text)
+    return any(re.search(".+?".join(map(re.escape, parts)), text, re.DOTALL) for parts in whole)

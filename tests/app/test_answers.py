@@ -8,6 +8,7 @@ import time
 import pytest
 
 from app.store.history import History
+from app.store.turns import wording
 from core import events
 from tests.support.desks import done
 from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
@@ -26,7 +27,7 @@ def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
     assert first.question is None and first.params["temperature"] == 0.0 and first.history == ()
     assert second.chapters == (1, 2) and second.conversation_id == first.conversation_id
     (said,) = second.history
-    assert (said.question, said.answer) == ("Summarise this book", SUMMARY)
+    assert (said.question, said.answer) == (wording(first), SUMMARY)
     assert said.ids, "turns go back as token ids, never as text to encode again"
     assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
 

@@ -77,7 +77,7 @@ def test_it_is_gone_from_the_file_when_the_time_is_over(deleted, tmp_path):
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("chats.db*"))
     assert b"First?" in stored and b"private" not in stored
     desk.actions.dispatch({"act": "undo", "id": gone})
-    assert "too late" in desk.state.notice.text and titles(desk) == ["First?"]
+    assert "late" in desk.state.notice.text and titles(desk) == ["First?"]
 
 
 def test_the_time_runs_by_itself(desk, monkeypatch):
@@ -99,7 +99,7 @@ def test_a_fork_goes_on_from_a_turn_and_leaves_the_rest_alone(desk):
     again(desk, "Three?", "Third answer.")
     desk.actions.dispatch({"act": "fork", "value": "4"})
     assert desk.state.conversation_id != first and texts(desk) == ["One?", ANSWER, "Two?", "Second answer."]
-    assert titles(desk)[0] == "Fork of “One?”"
+    assert "“One?”" in titles(desk)[0] and titles(desk)[0] != "“One?”"
     again(desk, "Or else?", "Another third.")
     assert titles(desk)[0] == "Or else?", "three forks of one question were called alike"
     again(desk, "And then?")
@@ -146,7 +146,7 @@ def test_versions_of_an_answer_stay_and_change_places(desk):
         wait_until(lambda: not desk.state.busy)
     assert texts(desk) == ["One?", "Third."] and desk.books.turns[1].versions == ((1, ANSWER), (2, "Second."))
     shown = "".join(Page(desk).render()["turns"])
-    assert "2 other versions" in shown and "Second." in shown
+    assert shown.count("data-version") == 2 and "Second." in shown
     desk.actions.dispatch({"act": "version", "id": "2", "value": "1"})
     assert texts(desk) == ["One?", ANSWER] and {text for _n, text in desk.books.turns[1].versions} == {
         "Second.",

@@ -151,7 +151,7 @@ def test_a_scan_is_read_by_ocr_when_the_person_says_so(make_desk, engine, book, 
         and desk.state.notice is None
         and desk.books.current is None
     )
-    assert "Read them with OCR" in offer_html(desk.state.opening)
+    assert 'data-act="read-pictures"' in offer_html(desk.state.opening)
     desk.imports.read_pictures()
     wait_until(lambda: desk.state.book_id and desk.state.opening is None)
     assert "lens" in desk.books.current.text and not path.exists()

@@ -85,7 +85,7 @@ def test_what_is_found_is_shown_by_chapters_with_its_page_and_opens_there(desk, 
     assert 'data-length="16"' in html
     assert "<mark>silver key\nunder</mark>" in html
     act(desk, act="find", text="silver KEY", exact="1")
-    assert "0 places" in shown(desk, "found") and "does not stand in the book" in shown(desk, "found")
+    assert "0 places" in shown(desk, "found") and 'class="quiet"' in shown(desk, "found")
     act(desk, act="find", text=" ")
     assert shown(desk, "found") == ""
 
@@ -97,7 +97,7 @@ def test_all_places_in_a_chapter_are_one_click_away(desk, story):
     desk.shelf.put(many, again=False, cover=b"")
     act(desk, act="find", text="oddo")
     html = shown(desk, "found")
-    assert html.count("<li>") == 2 * SHOWN_HITS and html.count("Show all 60 places in this chapter") == 2
+    assert html.count("<li>") == 2 * SHOWN_HITS and html.count('data-act="unfold"') == 2
     act(desk, act="unfold", value=str(len(half)))
     assert shown(desk, "found").count("<li>") == SHOWN_HITS + 60
     act(desk, act="find", text="Oddo")
@@ -160,7 +160,7 @@ def test_bookmarks_follow_their_words_when_the_file_is_read_anew(desk, story):
     desk.shelf.put(read, again=True, cover=b"")
     first, second = desk.reader.bookmarks
     assert (first.offset, first.lost, second.lost) == (start + 12, False, True)
-    assert "no longer in the book" in shown(desk, "marks")
+    assert shown(desk, "marks").count('class="cite"') == 1, "the lost one leads nowhere"
 
 
 def test_a_damaged_notebook_is_put_aside_and_the_book_opens(desk, story, tmp_path, make_desk, engine):
@@ -205,7 +205,7 @@ def test_a_place_that_is_looked_up_leaves_a_way_back(long_desk, make_desk, engin
     assert shown(long_desk, "way-back") == "", "nothing was looked up"
     act(long_desk, act="cite", offset="20", length="4")
     act(long_desk, act="cite", offset=str(chapters[2].start + 40), length="4")
-    assert "Back to where I was: Chapter 2" in shown(long_desk, "way-back"), "from however many places"
+    assert "Chapter 2" in shown(long_desk, "way-back"), "from however many places"
     again = make_desk(engine)
     again.resume()
     act(again, act="back")
