@@ -125,8 +125,8 @@ def test_a_pc_of_16_gb_is_named_a_model_that_holds_a_whole_book(machine, capsys)
     assert parser.main(["plan", "--model", chosen["name"], *machine, "--ram", "16", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["context_tokens"] == 131_072 and plan["device"] == ("cuda" if machine else "cpu")
-    size = "4B" if machine else r"(0\.8|2|4)B"
-    assert re.fullmatch(rf"Qwen3\.5-{size}-Q4_K_M", plan["model"])
+    small = "gemma-4-E4B-it" if machine else r"(Qwen3\.5-(0\.8|2|4)B|gemma-4-E[24]B-it)"
+    assert re.fullmatch(rf"{small}-Q4_K_M", plan["model"])
     assert plan["kv_bits"] == 16
 
 
