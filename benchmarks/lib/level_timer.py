@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 from typing import Any
@@ -31,8 +31,8 @@ class PassRecorder:
     model.
     """
 
-    def __init__(self) -> None:
-        self.trained_draft = False
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock, self.trained_draft = clock, False
         self.passes: dict[str, list[tuple[int, float]]] = defaultdict(list)
 
     def within(self, level: str) -> AbstractContextManager:
@@ -63,11 +63,11 @@ class TimedModel:
 
     def forward(self, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
         """See DraftingModel. Returns when the device is done with it."""
-        started = time.perf_counter()
+        started = self._recorder.clock()
         with self._recorder.within(self._level):
             logits = self._model.forward(ids, cache)
             logits[-1, 0].item()  # reading a number waits for the device
-        self._recorder.passes[self._level].append((len(ids), time.perf_counter() - started))
+        self._recorder.passes[self._level].append((len(ids), self._recorder.clock() - started))
         return logits
 
 
@@ -80,7 +80,7 @@ class MeasuredComposer(Composer):
         self, recorder: PassRecorder, plain: Plan, plan: Plan, model: LlamaModel, draft: LlamaModel | None
     ) -> None:
         """`plain`: the plan without a draft model; `plan`: the one with it, where there is one."""
-        super().__init__(plan, model, draft)
+        super().__init__(plan, model, draft, clock=recorder.clock)
         self._recorder, self._plain, self._drafted_plan = recorder, plain, plan
         self._timed_draft = draft and TimedModel(draft, recorder, "draft")
 

@@ -68,7 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
     except OutOfTime:
         pass
     done = {title: found for case in state.done.values() for title, found in case.items()}
-    left, made = state.left([str(length) for length in options.contexts]), peer_tables(done, _how(options))
+    left, made = (
+        state.left([str(length) for length in options.contexts]),
+        peer_tables(done, timed_how(options)),
+    )
     if options.save:
         save_result(
             options.save,
@@ -297,7 +300,7 @@ LOOKUP_NOTE = (
 )
 
 
-def _how(options: argparse.Namespace) -> tuple[str, ...]:
+def timed_how(options: argparse.Namespace) -> tuple[str, ...]:
     """What must be said of a time that is not that of all cores by the clock."""
     if options.clock == "wall" and not options.threads:
         return ()
