@@ -95,7 +95,7 @@ def head(choice: str, *, launch: str, max_mb: int) -> str:
     script = "\n".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
     # not by Gradio's css option: it rewrites selectors
     style = "\n".join(path.read_text(encoding="utf-8") for path in CSS)
-    known = json.dumps({"choice": choice, "launch": launch, "maxMb": max_mb})
+    known = json.dumps({"choice": choice, "language": language(), "launch": launch, "maxMb": max_mb})
     spoken, frame = json.dumps(language()), json.dumps(render("frame.html")).replace("</", "<\\/")
     return (
         f'<meta name="color-scheme" content="light dark"><style>{style}</style>'

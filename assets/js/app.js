@@ -353,6 +353,7 @@
     const scroller = document.getElementById("scroller");
     if (!connected || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
     ready.disconnect();
+    root.lang = root.dataset.language;         // Gradio names the browser's instead, where it has that one
     paint();
     applyLevels();
     showTab(recall("tab", "live"));

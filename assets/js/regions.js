@@ -74,7 +74,7 @@
   };
 
   const follow = () => {
-    const address = `/stream.js?${root.lang}.${root.dataset.launch}`;
+    const address = `/stream.js?${root.dataset.language}.${root.dataset.launch}`;
     const port = window.SharedWorker ? new SharedWorker(address).port : new Worker(address);
     port.onmessage = ({ data: { launch, regions, ...state } }) => {
       connection(state);

@@ -30,6 +30,14 @@ def test_page_is_in_the_language_that_the_browser_wishes(serve, open_page):
     assert "Geöffnete Bücher stehen hier." in page.inner_text("#left")
 
 
+def test_a_browser_of_china_gets_all_of_the_page_in_chinese(serve, open_page):
+    """Its boxes were Chinese and all else English: Gradio gives the page's language another name."""
+    page = open_page(serve(FakeRuntime(pace=0.001)), locale="zh-CN")
+    assert page.evaluate("document.documentElement.lang") == "zh"
+    assert page.get_attribute("#question textarea", "placeholder") == "就这本书提问…"
+    assert "书库" in page.inner_text("#left")
+
+
 def test_each_tab_keeps_the_language_of_its_browser(serve, open_page):
     """The page was drawn in the language that was loaded last, in every tab."""
     german = open_page(serve(FakeRuntime(pace=0.001)), locale="de-AT")
