@@ -42,7 +42,7 @@ class PartByPart(Responder):
         slots, figures, reason = summary.slots, [], "stop"
         untold = [self._untold(run, slot) for slot in slots]
         for number, slot in enumerate(slots, 1):
-            left_s = self._left_s(slots[number - 1 :], untold[number - 1 :])
+            left_s = self._left_s(run, slots[number - 1 :], untold[number - 1 :])
             yield ReadingStep(number, len(slots), slot.part.label, "telling", left_s=left_s)
             yield summary.standing(slot)
             if number == 1:  # what stands is seen before people are looked for
@@ -122,12 +122,18 @@ class PartByPart(Responder):
         if run.ask.again:
             params = warm = replace(warm, seed=run.params.seed + own.start)
         yield params
-        for attempt in range(1, 1 if self._conversations.likeliest(run.ask) else self._style.tellings):
+        for attempt in range(1, self._most_tries(run)):
             yield replace(warm, seed=warm.seed + attempt)
 
-    def _left_s(self, slots: Sequence[PartSlot], untold: Sequence[Sequence[SummaryLine]]) -> float | None:
-        """Seconds until the sentences are told; None before this process has read and written once: what the
-        plan expects of a machine that does nothing else was off by four on one that does.
+    def _most_tries(self, run: AnswerRun) -> int:
+        return 1 if self._conversations.likeliest(run.ask) else self._style.tellings
+
+    def _left_s(
+        self, run: AnswerRun, slots: Sequence[PartSlot], untold: Sequence[Sequence[SummaryLine]]
+    ) -> float | None:
+        """Seconds until the sentences are told, each in as many tries as it may take: most take them. None
+        before this process has read and written once: what the plan expects of a machine that does nothing
+        else was off by four on one that does.
         """
         expected = self._expectation
         if not expected.measured:
@@ -135,7 +141,8 @@ class PartByPart(Responder):
         left_s = 0.0
         for slot, lines in zip(slots, untold, strict=True):
             if lines:
-                tokens = round(_TOKENS_A_WORD * sum(count_words(line.text) for line in lines))
+                words = self._most_tries(run) * sum(count_words(line.text) for line in lines)
+                tokens = round(_TOKENS_A_WORD * words)
                 left_s += expected.reading_s(slot.part.tokens) + expected.writing_s(tokens, slot.part.tokens)
         return left_s
 
