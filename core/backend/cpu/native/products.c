@@ -12,6 +12,9 @@
    This file is compiled once per instruction set: WIDTH is the number of fp32 lanes of a register, ISA a
    part of the functions' names. */
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 #include "vectors.h"
 #include "threads.h"
 #include "products.h"
@@ -87,6 +90,23 @@ INLINE ivec codes_at(const uint8_t *low, const uint8_t *high, int64_t chunk, con
     return (ivec)code;
 }
 
+#if WIDTH == 16
+/* Weights of half `half` of a chunk: all numbers that 16 codes stand for lie in a register, and each lane
+   takes the one that its nibble names; with a fifth bit, of a second register. */
+INLINE vec named(const uint8_t *low, const uint8_t *high, float scale, float offset, const int half,
+                 const int bits) {
+    const vec numbers = __builtin_convertvector((ivec)LANES, vec);
+    uvec codes = __builtin_convertvector(*(const bvec *)low, uvec);
+    __m512i nibbles = (__m512i)(half ? codes >> 4 : codes);
+    __m512 found = _mm512_permutexvar_ps(nibbles, (__m512)(numbers * scale + offset));
+    if (bits == 4) return (vec)found;
+    uint16_t above;
+    memcpy(&above, high, sizeof above);
+    __m512 others = (__m512)((numbers + 16.0f) * scale + offset);
+    return (vec)_mm512_mask_permutexvar_ps(found, above, nibbles, others);
+}
+#endif
+
 INLINE vec weights_at(const uint8_t *low, const uint8_t *high, const struct factors f, int64_t chunk,
                       const int half, const int at, const int bits, const int group) {
     if (bits == 16) {
@@ -94,6 +114,10 @@ INLINE vec weights_at(const uint8_t *low, const uint8_t *high, const struct fact
         return (vec)(__builtin_convertvector(*some, uvec) << 16);
     }
     int64_t g = group == 16 ? chunk * 2 + half : chunk;
+#if WIDTH == 16
+    if (bits <= 5)
+        return named(low + chunk * 16, high + chunk * 4 + half * 2, f.scale[g], f.offset[g], half, bits);
+#endif
     ivec codes = codes_at(low, high, chunk, half, at, bits);
     return __builtin_convertvector(codes, vec) * f.scale[g] + f.offset[g];
 }
