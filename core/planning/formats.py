@@ -11,10 +11,11 @@ from core.model.gguf.size_estimates import ROUNDED, can_be_rounded, rounded_shap
 from core.planning.fitting import PlanningCase, Shortfall, longest, smallest
 from core.planning.plan import AUTO_CONTEXT, USEFUL_CONTEXT, Plan
 
-# 16 bits of weights or of a KV cache with which a word takes so long give way to fewer that are so many
-# times as fast
+# 16 bits with which a word takes so long give way to fewer: those of weights to ones that are so many times
+# as fast, those of a KV cache, of which 8 lose next to nothing, to ones that are faster by this
 _QUICK_MS = 33.0
 _GIVES_WAY = ((_QUICK_MS, 2.0), (50.0, 1.3))
+_KV_GIVES_WAY = 1.3
 _FEW_BITS = 4  # to which a checkpoint of 16 bits is rounded without being asked
 
 Best = Callable[[PlanningCase, int], Plan | Shortfall]  # the fastest plan of a case for a context
@@ -51,7 +52,7 @@ def _is_slower(found: Plan, other: Plan) -> bool:
 
 
 def _gives_way(sixteen: Plan, fewer: Plan) -> bool:
-    """Whether 16 bits take so long that fewer are worth what they lose."""
+    """Whether 16 bits of weights take so long that fewer are worth what they lose."""
     ms = sixteen.expected_tbt_ms
     return any(ms >= slow_ms and ms >= times * fewer.expected_tbt_ms for slow_ms, times in _GIVES_WAY)
 
@@ -82,9 +83,9 @@ def _by_kv(case: PlanningCase) -> list[PlanningCase]:
 def _with_kv(case: PlanningCase, best: Best) -> tuple[PlanningCase, int]:
     """The case with the format of its KV cache chosen, and the context to plan for.
 
-    Where the settings leave it open, 8 bits are for what is slow in 16 and so much faster in 8 (_GIVES_WAY),
-    and for what does not fit else; never where keys have a constant part, which takes the codes' steps away
-    from what differs between them (benchmarks/quality/kv_quantization.py).
+    Where the settings leave it open, 8 bits are for what is slow in 16 and faster in 8 (_KV_GIVES_WAY), and
+    for what does not fit else; never where keys have a constant part, which takes the codes' steps away from
+    what differs between them (benchmarks/quality/kv_quantization.py).
     """
     settings, cases = case.settings, _by_kv(case)
     limit = min(case.target.native_context, AUTO_CONTEXT)
@@ -98,4 +99,5 @@ def _with_kv(case: PlanningCase, best: Best) -> tuple[PlanningCase, int]:
     if one is cases[-1] or found.expected_tbt_ms < _QUICK_MS:
         return one, context
     eight = best(cases[1], context)
-    return cases[isinstance(eight, Plan) and _gives_way(found, eight)], context
+    faster = isinstance(eight, Plan) and found.expected_tbt_ms >= _KV_GIVES_WAY * eight.expected_tbt_ms
+    return cases[faster], context
