@@ -34,18 +34,21 @@ class TimedSizes:
     """What is timed: attention as of one layer over so many tokens, and square matrices. `heads`: of a layer,
     its KV heads and their size, as of Llama 3, Qwen3.5 and Gemma 4; `window`: heads likewise, as of Gemma 3,
     and the tokens that a row sees; `states`: key heads and value heads of 128 numbers, as of Qwen3.5-2B, 9B
-    and 27B.
+    and 27B; `prefill`: rows of one chunk of it.
     """
 
     heads: tuple[tuple[int, int, int], ...] = ((32, 8, 128), (16, 4, 256), (16, 1, 512))
     window: tuple[int, int, int, int] = (8, 4, 256, 1_024)
     states: tuple[tuple[int, int], ...] = ((16, 16), (16, 32), (16, 48))
+    prefill: int = 4_096
     tokens: tuple[int, ...] = (4_608, 65_536, 131_072)
     width: int = 4_096
     cold_bytes: int = COLD_BYTES
 
 
-TINY = TimedSizes(((4, 2, 64),), (2, 1, 64, 100), ((2, 8),), tokens=(600,), width=512, cold_bytes=1 << 20)
+TINY = TimedSizes(
+    ((4, 2, 64),), (2, 1, 64, 100), ((2, 8),), prefill=128, tokens=(600,), width=512, cold_bytes=1 << 20
+)
 
 
 def attention_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]:
@@ -109,7 +112,7 @@ def product_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any
 
 def state_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]:
     """GB/s of states that are read and written once, by value heads and rows of a pass, each as soon as it is
-    known: convolution and gates of the rows among it.
+    known: convolution and gates of the rows among it; and the same of a chunk of a prefill.
     """
     dice = torch.Generator().manual_seed(0)
     for key_heads, value_heads in sizes.states:
@@ -120,14 +123,17 @@ def state_rates(backend: Backend, sizes: TimedSizes) -> Iterator[dict[str, Any]]
         nbytes = 2 * 4 * math.prod(delta.size)
         turns = max(1, -(-sizes.cold_bytes // nbytes))
         states = torch.randn(2, turns, *delta.size, device=backend.device)
-        for n in ROWS:
+        for n in (*ROWS, sizes.prefill):
             size = delta.kernel - 1 + n, delta.width
             rows = torch.randn(size, device=backend.device).to(backend.dtype)
 
             def take(turn: int, layer: GatedDelta = layer, given: tuple = (states, rows)) -> torch.Tensor:
                 return layer.one_by_one(*given[0][:, turn], given[1])
 
-            found = cold_seconds(backend, take, turns)
+            def fill(turn: int, layer: GatedDelta = layer, given: tuple = (states, rows)) -> torch.Tensor:
+                return layer.steps(given[0][0, turn], given[1])
+
+            found = cold_seconds(backend, take if n in ROWS else fill, turns)
             yield {"kind": f"{value_heads} value heads", "rows": n, **found, **_rate(found, nbytes)}
 
 

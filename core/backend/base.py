@@ -121,11 +121,21 @@ class DeltaRows(Protocol):
         ...
 
 
+class DeltaSteps(Protocol):
+    """Such a layer's rows of a prefill through its state."""
+
+    def __call__(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """As DeltaRows, in place, of n rows, a multiple of 64. Other bits than rows by themselves have, or
+        the same, but the same in any number of calls.
+        """
+        ...
+
+
 class ServedDelta(NamedTuple):
-    """Such a layer's rows by a kernel. `many`: it is for the steps of a prefill as well as for few rows."""
+    """Such a layer's rows by a kernel, and those of a prefill, None where torch serves these."""
 
     rows: DeltaRows
-    many: bool
+    steps: DeltaSteps | None
 
 
 @dataclass(slots=True)
@@ -311,9 +321,11 @@ class Backend(Protocol):
         """
         ...
 
-    def delta_rows(self, parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta | None:
-        """Prepares a layer with a gated delta rule, whose rows torch computes by `by_torch`; None where it
-        is to.
+    def delta_rows(
+        self, parts: DeltaParts, by_torch: DeltaRows, steps_by_torch: DeltaSteps
+    ) -> ServedDelta | None:
+        """Prepares a layer with a gated delta rule, whose rows torch computes by `by_torch` and those of a
+        prefill by `steps_by_torch`; None where it is to.
         """
         ...
 

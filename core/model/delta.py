@@ -37,7 +37,7 @@ class GatedDelta:
 
     def served_by(self, backend: Backend) -> GatedDelta:
         """With the kernel that it has for this layer, if any."""
-        return replace(self, compiled=backend.delta_rows(self, self.one_by_one))
+        return replace(self, compiled=backend.delta_rows(self, self.one_by_one, self.steps))
 
     @staticmethod
     def rows(projected: torch.Tensor) -> torch.Tensor:
@@ -89,9 +89,9 @@ class GatedDelta:
         return q * sizes.key_dim**-0.5, k, v, kept, corrected.sigmoid()
 
     def steps(self, state: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """See Recurrence: [tokens, value_heads, value_dim]. A kernel of a CPU's takes many rows as few."""
-        if self.compiled is not None and self.compiled.many:
-            return self.compiled.rows(state, state, rows)
+        """See Recurrence: [tokens, value_heads, value_dim]."""
+        if self.compiled is not None and self.compiled.steps is not None:
+            return self.compiled.steps(state, rows)
         tail, found = self.sizes.kernel - 1, []
         for start in range(0, rows.shape[0] - tail, STEP_ROWS * _AT_ONCE):
             found += self._few_steps(state, rows[start : start + STEP_ROWS * _AT_ONCE + tail])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from core.assembly.models import cpu_backend
-from core.backend.base import DeltaParts, DeltaRows, ServedDelta
+from core.backend.base import DeltaParts, DeltaRows, DeltaSteps, ServedDelta
 from core.backend.cpu.at_once import PlainCopies
 from core.backend.cpu.backend import CpuBackend
 from core.backend.shared.compiled import HEAD_DIMS
@@ -129,7 +129,7 @@ def other_rows(planes: QuantizedMatrix):
     return CpuBackend().coded_rows(planes.picked(torch.arange(planes.rows - 1, -1, -1)))
 
 
-def forgets_too_much(parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta:
+def forgets_too_much(parts: DeltaParts, by_torch: DeltaRows, _steps: DeltaSteps) -> ServedDelta:
     """A kernel of few rows that leaves less of a state than is to be kept."""
 
     def rows(source: torch.Tensor, target: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
@@ -137,7 +137,7 @@ def forgets_too_much(parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta:
         target.mul_(0.99)
         return found
 
-    return ServedDelta(rows, many=False)
+    return ServedDelta(rows, None)
 
 
 def forgets_its_past(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, length: int, causal: bool):

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
 from core.backend.cuda.backend import CudaBackend
-from core.backend.cuda.triton import delta_trial
+from core.backend.cuda.triton import delta, delta_trial
 from core.backend.cuda.triton.build import Variant, variants
-from core.backend.cuda.triton.delta import CardDelta
+from core.backend.cuda.triton.delta import CardDelta, CardDeltaChunks
 from core.backend.cuda.triton.driver import CudaDriver, read_kernel
 from core.backend.shared.compiled import DELTA
 from core.backend.shared.delta_example import delta_by_definition
@@ -105,7 +105,9 @@ def test_a_row_among_many_has_the_bits_it_has_alone(executor):
 
 
 @pytest.mark.parametrize(
-    "variant", [one for one in variants() if one.function == "take_rows"], ids=lambda one: one.name
+    "variant",
+    [one for one in variants() if one.name.startswith(("take_", "compare_"))],
+    ids=lambda one: one.name,
 )
 def test_nothing_is_rounded_together_that_the_source_does_not_say(variant: Variant):
     """A driver may fuse a product and a sum unless each says how it is rounded, and may do so in one row and
@@ -113,7 +115,59 @@ def test_nothing_is_rounded_together_that_the_source_does_not_say(variant: Varia
     """
     text = read_kernel(variant.name).ptx.decode("ascii")
     assert not re.search(r"\b(?:add|sub|mul)\.f32", text) and "mul.rn.f32" in text
-    assert len(re.findall(r"@%p\d+ bra", text)) == 2
+    if variant.function == "take_rows":
+        assert len(re.findall(r"@%p\d+ bra", text)) == 2
+
+
+# ---- many rows at once -------------------------------------------------------------------------------------
+
+
+def chunks(executor: str, dtype: torch.dtype = torch.bfloat16) -> CardDeltaChunks:
+    return CardDeltaChunks(CudaDriver(Library(EXECUTORS[executor])), dtype, stream=lambda: 0)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize(("sizes", "n"), [(SMALL, 64), (SIZES[1], 16)], ids=str)
+def test_chunks_equal_the_definition(executor, dtype, sizes: DeltaSizes, n: int):
+    """Products are of numbers in two parts of 8 bits: found rows are off by 2e-6 at most, states by 2e-5."""
+    state, rows = some(sizes, n)
+    rows = rows.to(dtype)
+    want, want_state = delta_by_definition(rule(sizes), state, rows)
+    found = chunks(executor, dtype).through(rule(sizes), state, rows)
+    assert torch.allclose(found.double(), want, atol=5e-6)
+    assert torch.allclose(state.double(), want_state, atol=5e-5)
+    assert float(want.abs().max()) > 0.1
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # a gate that is shut
+@pytest.mark.parametrize("gate", [-12.0, -3.0, 0.0, 3.0, 1000.0])
+def test_chunks_with_gates_of_any_size(executor, gate: float):
+    """Of one token again and again, almost all of which is corrected: powers of its system are binomials, in
+    which a sum of them would drown; and rows of zeros, whose keys have no direction.
+    """
+    state, rows = some(SMALL, 32)
+    rows[:] = rows[:1].clone()
+    rows[21:26, : SMALL.channels] = 0
+    rows[:, SMALL.channels : SMALL.channels + SMALL.value_heads] = 9
+    rows[:, SMALL.channels + SMALL.value_heads :] = gate
+    rows, given = rows.bfloat16(), rule(SMALL, steps=0.0)
+    want, want_state = delta_by_definition(given, state, rows)
+    found = chunks(executor).through(given, state, rows)
+    assert torch.allclose(found.double(), want, atol=5e-6)
+    assert torch.allclose(state.double(), want_state, atol=5e-5)
+
+
+def test_how_many_chunks_come_at_once_changes_no_bit(executor, monkeypatch):
+    """Whether in several launches of one call, or in several calls."""
+    state, rows = some(SMALL, 48)
+    rows, made, found = rows.bfloat16(), chunks(executor), []
+    for most, cuts in ((48, (0, 48)), (32, (0, 48)), (48, (0, 16, 48))):
+        monkeypatch.setattr(delta, "_AT_ONCE", most)
+        own = state.clone()
+        parts = [rows[start : end + SMALL.kernel - 1] for start, end in pairwise(cuts)]
+        found.append((torch.cat([made.through(rule(SMALL), own, part) for part in parts]), own))
+    for out, own in found[1:]:
+        assert torch.equal(out, found[0][0]) and torch.equal(own, found[0][1])
 
 
 # ---- in the backend ----------------------------------------------------------------------------------------
@@ -124,12 +178,13 @@ def card(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F8
     """A card's stand-in whose clock finds our kernel the faster: it is asked for both in turns."""
     turns = cycle((1.0, 2.0))
     monkeypatch.setattr(delta_trial, "_ROWS", (1, 3))
+    monkeypatch.setattr(delta_trial, "_TIMED_STEPS", 64)
     monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), next(turns))[1])
     return device
 
 
-def test_a_pass_of_a_layer_is_one_launch_and_a_reading_is_torchs(card: Device, monkeypatch):
-    """On the stream that computes; torch's steps of 64 are products, which a card does faster."""
+def test_a_pass_of_a_layer_is_one_launch_and_a_part_of_a_prefill_two(card: Device, monkeypatch):
+    """On the stream that computes, where torch asks for 35 operations a row and 95 for 256 of a prefill."""
     library = Library(promise)
     backend = on_the_cpu(monkeypatch, library)
     served = rule(SMALL).served_by(backend)
@@ -142,11 +197,46 @@ def test_a_pass_of_a_layer_is_one_launch_and_a_reading_is_torchs(card: Device, m
         assert library.launched == [("take_rows", (1, 8, 1), Stream.cuda_stream)]
         assert torch.allclose(found, want, atol=1e-4) and torch.allclose(own, theirs, atol=1e-4)
     library.launched.clear()
-    served.steps(state, rows)
-    assert not library.launched
+    own, theirs = state.clone(), state.clone()
+    found, want = served.steps(own, rows), rule(SMALL).steps(theirs, rows)
+    programs = ("compare_chunks", (STEP_ROWS // 16, 8, 1)), ("take_chunks", (1, 8, 1))
+    assert library.launched == [(*one, Stream.cuda_stream) for one in programs]
+    assert torch.allclose(found, want, atol=1e-4) and torch.allclose(own, theirs, atol=1e-4)
     rule(SMALL).served_by(backend)
-    assert len(backend.notes) == 1 and not backend.refused, "tried once for all layers"
+    assert len(backend.notes) == 2 and not backend.refused, "tried once for all layers"
     assert "compiled kernel (2000.00 ms, torch's 4000.00 ms)" in backend.notes[0]
+    assert "compiled kernels (1000.00 ms, torch's 2000.00 ms)" in backend.notes[1]
+
+
+def test_a_prefill_of_any_length_takes_whole_steps_by_the_kernel(card: Device, monkeypatch):
+    """Rows before the first multiple of 64 and behind the last go one by one, and cutting the text there
+    changes no bit.
+    """
+    library = Library(promise)
+    backend, rows = on_the_cpu(monkeypatch, library), some(SMALL, 210)[1].bfloat16()
+    served, shape = (
+        rule(SMALL).served_by(backend),
+        KVShape(2, 1, 64, states=StateShape((0,), SMALL.size, width=SMALL.width, tail=SMALL.kernel - 1)),
+    )
+    found, ends = [], []
+    for cuts in ((0, 5, 203), (0, 5, 64, 192, 203)):
+        library.launched.clear()
+        states, said = LayerStates(shape, backend), []
+        for start, end in pairwise(cuts):
+            said.append(states.recur_for_good(0, rows[start:end], served, start=start))
+            states.fed(end)
+        found.append(torch.cat(said))
+        ends.append(states._states.clone())
+        names = [name for name, *_ in library.launched]
+        assert names == ["take_rows", "take_rows", "compare_chunks", "take_chunks", "take_rows"]
+    plain, alone = LayerStates(shape, backend), []
+    for at in range(203):
+        plain.make_room(at, at + 1)
+        alone.append(plain.recur(0, rows[at : at + 1], served, start=at))
+        plain.commit(at + 1)
+    assert torch.equal(*found) and torch.equal(*ends)
+    assert torch.allclose(torch.cat(alone).float(), found[0].float(), atol=2e-3)
+    assert torch.allclose(plain._states, ends[0], atol=1e-4)
 
 
 def test_a_draft_that_is_taken_back_leaves_the_bits_of_plain_decoding(card: Device, monkeypatch):
@@ -157,6 +247,7 @@ def test_a_draft_that_is_taken_back_leaves_the_bits_of_plain_decoding(card: Devi
         rule(SMALL).served_by(backend),
         KVShape(2, 1, 64, states=StateShape((0,), SMALL.size, width=SMALL.width, tail=SMALL.kernel - 1)),
     )
+    library.launched.clear()
     rows = some(SMALL, 9)[1].bfloat16()
     plain, drafted, said = LayerStates(shape, backend), LayerStates(shape, backend), {}
     for at in range(8):
@@ -212,6 +303,34 @@ def test_where_it_does_not_serve_torch_does(
         assert rule(sizes).served_by(backend).compiled is None
     assert len(backend.notes) == 1 and said in backend.notes[0] and "one by one" in backend.notes[0]
     assert backend.refused == {DELTA}
+
+
+def drops_a_chunk(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+    """A card that computes rows rightly, and of many leaves the state that was read."""
+    if variant.function == "take_chunks":
+        numbers = [*numbers[:2], numbers[3], *numbers[3:]]
+    promise(variant, grid, numbers)
+
+
+def unlike_in_parts(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
+    """A card on which rows that come in several calls are off by a last bit or two."""
+    promise(variant, grid, numbers)
+    if variant.function == "take_chunks" and numbers[10] < 128:
+        _, _, target, *_, value_heads, value_dim = numbers
+        packed(target, (value_heads, 128, value_dim)).mul_(1 + 2.0**-22)
+
+
+@pytest.mark.parametrize("wrong", [drops_a_chunk, unlike_in_parts])
+def test_where_that_of_many_rows_is_wrong_torch_prefills(card: Device, monkeypatch, wrong):
+    """The other serves all the same, and a plan does not hear of it."""
+    backend = on_the_cpu(monkeypatch, Library(wrong))
+    served = rule(SMALL).served_by(backend)
+    assert served.compiled.steps is None and not backend.refused
+    assert "torch's steps of 64 tokens; the compiled one computes wrongly" in backend.notes[1]
+    state, rows = some(SMALL, STEP_ROWS)
+    own = state.clone()
+    found = served.steps(own, rows.bfloat16())
+    assert torch.equal(found, rule(SMALL).steps(state, rows.bfloat16())) and torch.equal(own, state)
 
 
 def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):

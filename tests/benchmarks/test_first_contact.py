@@ -21,6 +21,7 @@ from benchmarks.speed.forward_times import OutOfTime, verification_replays
 from core.backend.base import Replay
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.triton.driver import CudaDriver
+from core.backend.shared.quantized_example import KINDS
 from core.cache.full import FullKVCache
 from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_hardware
@@ -170,8 +171,8 @@ def test_all_of_it_runs_without_a_card(tmp_path: Path):
     assert tests[0]["skipped"] < tests[1]["skipped"]  # ours are left out there
     kernels = records["kernels"]["found"]
     assert {one["rows"] for one in kernels["attention"]} == set(kernel_rates.ROWS)
-    assert len({one["kind"] for one in kernels["products"]}) == 6
-    assert [one["rows"] for one in kernels["states"]] == list(kernel_rates.ROWS)
+    assert len({one["kind"] for one in kernels["products"]}) == 1 + len(KINDS)
+    assert [one["rows"] for one in kernels["states"]] == [*kernel_rates.ROWS, kernel_rates.TINY.prefill]
     assert (tmp_path / "report.md").read_text("utf-8").startswith("# First contact\n\n**All steps ended well")
 
 
@@ -180,7 +181,8 @@ def test_states_are_timed_by_the_kernel_that_serves():
     backend = Recording(torch.float32)
     sizes = replace(kernel_rates.TINY, cold_bytes=3 << 20)
     found = list(kernel_rates.state_rates(backend, sizes))
-    assert [one["rows"] for one in found] == list(kernel_rates.ROWS) and backend.recorded == len(found)
+    assert [one["rows"] for one in found] == [*kernel_rates.ROWS, sizes.prefill]
+    assert backend.recorded == len(found)
     for one in found:
         nbytes = 2 * 8 * 128 * 128 * 4
         assert one["gb_per_s"] == pytest.approx(nbytes / 1e9 / (one["microseconds"] / 1e6))

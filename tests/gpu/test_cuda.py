@@ -15,7 +15,7 @@ from core.backend.base import ScoreRequest
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
 from core.backend.cuda.triton.attention import DecodeAttention
-from core.backend.cuda.triton.delta import CardDelta
+from core.backend.cuda.triton.delta import CardDelta, CardDeltaChunks
 from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.shared.compiled import HEAD_DIMS
 from core.backend.shared.delta_example import ExampleSizes, delta_by_definition, example_layer, example_rows
@@ -168,6 +168,24 @@ def test_rows_of_states_equal_the_definition_alone_and_among_others(dtype, sizes
         alone = kernel.through(layer, own, own, given[row : row + sizes.kernel])
         assert torch.equal(alone[0], found[row])
     assert torch.equal(own, target)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("sizes", [ExampleSizes(16, 32, 128, 128), ExampleSizes(2, 8, 128, 48)], ids=str)
+def test_chunks_of_a_prefill_equal_the_definition_in_any_number_of_calls(dtype, sizes):
+    """More of them than one launch takes, too."""
+    dice, backend, n = torch.Generator().manual_seed(5), CudaBackend(dtype), 640
+    exact, (state, rows) = example_layer(sizes, dice), example_rows(sizes, n, dice)
+    layer = example_layer(sizes, torch.Generator().manual_seed(5), backend.device)
+    kernel = CardDeltaChunks(CudaDriver.open(), dtype, stream=backend._stream)
+    rows, own, again = rows.to(dtype), state.to(backend.device), state.to(backend.device)
+    given = rows.to(backend.device)
+    found = kernel.through(layer, own, given)
+    for got, want in zip((found, own), delta_by_definition(exact, state, rows), strict=True):
+        assert torch.allclose(got.cpu().double(), want, atol=5e-4)
+    parts = [kernel.through(layer, again, given[at : at + 64 + sizes.kernel - 1]) for at in range(0, n, 64)]
+    assert torch.equal(torch.cat(parts), found) and torch.equal(again, own)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -357,6 +357,39 @@ def _take_rows(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence
     packed(target, (value_heads, keys, value_dim)).copy_(state)
 
 
+def _compare_chunks(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    rows, units, inverses, insides, *factors, width, key_heads, value_heads = numbers
+    keys, taps, chunk = (constants[name] for name in ("KEYS", "TAPS", "CHUNK"))
+    assert grid[1:] == (value_heads, 1)
+    n, channels = grid[0] * chunk, width - 2 * value_heads
+    given = packed(rows, (taps - 1 + n, width), kinds["rows"]).double()
+    convolution, decay, bias = map(packed, factors, ((taps, channels), (value_heads,), (value_heads,)))
+    seen = sum(given[tap : tap + n, :channels] * convolution[tap].double() for tap in range(taps))
+    q, k = torch.nn.functional.silu(seen)[:, : 2 * key_heads * keys].view(n, 2, key_heads, keys).unbind(1)
+    k, q = (part * torch.rsqrt(part.square().sum(-1, keepdim=True) + 1e-6) for part in (k, q))
+    for place, part in ((0, k), (2, q)):
+        high = part.bfloat16()
+        held = packed(units, (n, key_heads, 4, keys), torch.bfloat16)
+        held[:, :, place], held[:, :, place + 1] = high, (part - high).bfloat16()
+    corrected, kept = given[taps - 1 :, channels:].view(-1, chunk, 2, value_heads).unbind(2)
+    kept = (decay * torch.nn.functional.softplus(kept + bias)).mT.cumsum(-1)  # [chunks, value_heads, chunk]
+    between = (kept[..., :, None] - kept[..., None, :]).tril().exp().tril()
+    q, k = (
+        part.repeat(1, value_heads // key_heads, 1).unflatten(0, (-1, chunk)).transpose(1, 2)
+        for part in (q, k)
+    )
+    system = (k @ k.mT) * between * corrected.sigmoid().mT[..., None]
+    size = grid[0], value_heads, chunk, chunk
+    packed(insides, size).copy_((q @ k.mT) * between)
+    packed(inverses, size).copy_(torch.linalg.inv(system.tril(-1) + torch.eye(chunk)))
+
+
+def _take_chunks(grid: Grid, constants: Constants, kinds: Kinds, numbers: Sequence[int]) -> None:
+    rows, source, target, out, _units, _inverses, _insides, *rest = numbers
+    assert rest[3] % constants["CHUNK"] == 0
+    _take_rows(grid, constants, kinds, [rows, source, target, out, *rest])
+
+
 PROMISES = {
     "attend_split": _attend_split,
     "join_splits": _join_splits,
@@ -364,5 +397,7 @@ PROMISES = {
     "join_products": _join_products,
     "decode_rows": _decode_rows,
     "take_rows": _take_rows,
+    "compare_chunks": _compare_chunks,
+    "take_chunks": _take_chunks,
 }
 EXECUTORS = {"promise": promise, **({"interpreter": interpret} if TRITON else {})}

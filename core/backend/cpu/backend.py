@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from core.backend.base import (
     DeltaParts,
     DeltaRows,
+    DeltaSteps,
     DeviceMemory,
     FusedLayers,
     LayerParts,
@@ -164,11 +165,14 @@ class CpuBackend:
             return None
         return self._native_layers.prepared(layers, norm, AttentionSizes(heads, kv_heads, head_dim), eps)
 
-    def delta_rows(self, parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta | None:
-        """See Backend. The kernel was tried when it was loaded."""
+    def delta_rows(
+        self, parts: DeltaParts, by_torch: DeltaRows, steps_by_torch: DeltaSteps
+    ) -> ServedDelta | None:
+        """See Backend. The kernel was tried when it was loaded; it takes many rows as few."""
         if self._native_delta is None or not self._native_delta.takes(parts):
             return None
-        return ServedDelta(partial(self._native_delta.through, parts), many=True)
+        rows = partial(self._native_delta.through, parts)
+        return ServedDelta(rows, lambda state, given: rows(state, state, given))
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. The kernel was tried when it was loaded."""

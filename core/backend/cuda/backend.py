@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ from core.backend.base import (
     DeltaParts,
     DeltaRows,
     DeltaShape,
+    DeltaSteps,
     DeviceMemory,
     FusedLayers,
     LayerParts,
@@ -37,7 +39,7 @@ from core.backend.cuda.pinned import PinnedPool
 from core.backend.cuda.streams import CudaCopies, CudaHostAttention, GraphRecorder, device_seconds
 from core.backend.cuda.triton import delta_trial, product_trial, trial
 from core.backend.cuda.triton.attention import MOST_ROWS, DecodeAttention
-from core.backend.cuda.triton.delta import CardDelta
+from core.backend.cuda.triton.delta import CardDelta, CardDeltaChunks
 from core.backend.cuda.triton.driver import CudaDriver
 from core.backend.cuda.triton.products import CardProducts, QuantizedProducts, TritonRows
 from core.backend.shared import blockwise, library_attention
@@ -95,7 +97,8 @@ class CudaBackend:
         self._kernels: dict[int, library_attention.LibraryKernel] = {}  # by head_dim
         # by head_dim and type of rows; None: the library's serves
         self._compiled: dict[tuple[int, torch.dtype], DecodeAttention | None] = {}
-        self._deltas: dict[DeltaShape, CardDelta | None] = {}  # by sizes; None: torch serves
+        # by sizes, of few rows and of many; None: torch serves
+        self._deltas: dict[DeltaShape, tuple[CardDelta | None, CardDeltaChunks | None]] = {}
         self._product: by_slots.ScaledProduct | None = None
         self._recorder: GraphRecorder | None = None
         self._make_cpu, self._cpu = cpu, None  # made by the first question
@@ -256,25 +259,33 @@ class CudaBackend:
         """See Backend. A card's passes are recorded instead."""
         return None
 
-    def delta_rows(self, parts: DeltaParts, by_torch: DeltaRows) -> ServedDelta | None:
-        """See Backend. Of few rows: torch's steps of many are products, which serve a card better."""
+    def delta_rows(
+        self, parts: DeltaParts, by_torch: DeltaRows, steps_by_torch: DeltaSteps
+    ) -> ServedDelta | None:
+        """See Backend. Kernels of their own for few rows and for many."""
         if parts.sizes not in self._deltas:
-            with self._trial("a gated delta rule") as off:
-                found = delta_trial.try_delta(
-                    lambda: CardDelta(CudaDriver.open(), self.dtype, stream=self._stream),
-                    parts,
-                    by_torch,
-                    off=off,
-                    device=self.device,
-                    dtype=self.dtype,
-                    seconds=self._seconds,
-                )
-            self._note(found.note)
-            self._deltas[parts.sizes] = found.kernel
-            if found.kernel is None:
+            rows = self._tried_delta("rows", CardDelta, parts, by_torch)
+            steps = rows and self._tried_delta("steps", CardDeltaChunks, parts, steps_by_torch)
+            self._deltas[parts.sizes] = rows, steps
+            if rows is None:
                 self.refused.add(DELTA)
-        kernel = self._deltas[parts.sizes]
-        return kernel and ServedDelta(partial(kernel.through, parts), many=False)
+        rows, steps = self._deltas[parts.sizes]
+        return rows and ServedDelta(partial(rows.through, parts), steps and partial(steps.through, parts))
+
+    def _tried_delta(self, what: str, kernel: Any, parts: DeltaParts, by_torch: Callable) -> Any:
+        """A kernel for layers with a state, None where torch serves."""
+        with self._trial(f"{what} of a gated delta rule") as off:
+            found = delta_trial.TRIALS[what](
+                lambda: kernel(CudaDriver.open(), self.dtype, stream=self._stream),
+                parts,
+                by_torch,
+                off=off,
+                device=self.device,
+                dtype=self.dtype,
+                seconds=self._seconds,
+            )
+        self._note(found.note)
+        return found.kernel
 
     def prepare(self, heads: int, kv_heads: int, head_dim: int, *, rows: torch.dtype | None = None) -> None:
         """See Backend. Tries the compiled kernel for short passes."""

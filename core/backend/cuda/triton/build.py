@@ -1,5 +1,5 @@
-"""Compiles kernel.py, product_kernel.py and delta_kernel.py for NVIDIA cards, on a computer with or without
-one (Linux).
+"""Compiles kernel.py, product_kernel.py, delta_kernel.py and delta_chunk_kernel.py for NVIDIA cards, on a
+computer with or without one (Linux).
 
     pip install triton==3.9.0
     python -m core.backend.cuda.triton.build [--out FILE]
@@ -34,6 +34,7 @@ from core.backend.cuda.triton.sizes import (
     CHUNK,
     DECODED_CHUNKS,
     DECODED_ROWS,
+    DELTA_CHUNK,
     DELTA_COLUMNS,
     DELTA_KEYS,
     DELTA_TAPS,
@@ -88,9 +89,9 @@ class Variant:
     @property
     def source(self) -> Any:
         """The function. Raises ImportError without Triton."""
-        from core.backend.cuda.triton import delta_kernel, kernel, product_kernel
+        from core.backend.cuda.triton import delta_chunk_kernel, delta_kernel, kernel, product_kernel
 
-        rooms = kernel, product_kernel, delta_kernel
+        rooms = kernel, product_kernel, delta_kernel, delta_chunk_kernel
         return getattr(next(one for one in rooms if hasattr(one, self.function)), self.function)
 
     def is_whole(self, name: str) -> bool:
@@ -110,10 +111,7 @@ def variants() -> Iterator[Variant]:
             yield Variant(compiled("join_splits", dtype, head_dim), "join_splits", join, constants, 4)
     for dtype, kind in DTYPES.items():
         yield from _products(dtype, f"*{kind}")
-        numbers = ("source", "target", "out", "convolution", "decay", "step_bias")
-        pointers = {"rows": f"*{kind}", **dict.fromkeys(numbers, "*fp32")}
-        constants = {"KEYS": DELTA_KEYS, "COLUMNS": DELTA_COLUMNS, "TAPS": DELTA_TAPS}
-        yield Variant(compiled_delta(dtype), "take_rows", pointers, constants, 1, 1, fused=False)
+        yield from _deltas(dtype, f"*{kind}")
 
 
 def _attentions(dtype: torch.dtype, head_dim: int, coded: bool) -> Iterator[Variant]:
@@ -159,9 +157,26 @@ def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
         yield Variant(name, "decode_rows", pointers, tile, 4, 1, fused=False)
 
 
+def _deltas(dtype: torch.dtype, number: str) -> Iterator[Variant]:
+    """Those for layers with a gated delta rule, with rows of one type."""
+    factors = dict.fromkeys(("convolution", "decay", "step_bias"), "*fp32")
+    strips = {"rows": number, **dict.fromkeys(("source", "target", "out"), "*fp32")}
+    between = {"units": "*bf16", **dict.fromkeys(("inverses", "insides"), "*fp32")}
+    sizes = {"KEYS": DELTA_KEYS, "TAPS": DELTA_TAPS}
+    columns, chunk = {"COLUMNS": DELTA_COLUMNS}, {"CHUNK": DELTA_CHUNK}
+    for function, pointers, constants, warps in (
+        ("take_rows", strips, sizes | columns, 1),
+        ("compare_chunks", {"rows": number, **between}, sizes | chunk, 4),
+        ("take_chunks", strips | between, sizes | columns | chunk, 4),
+    ):
+        name = compiled_delta(dtype, function)
+        yield Variant(name, function, pointers | factors, constants, warps, 1, fused=False)
+
+
 def source_digest() -> str:
     """SHA-256 of the Triton source and of how it is compiled."""
-    names = ("kernel.py", "product_kernel.py", "delta_kernel.py", "sizes.py", "build.py")
+    names = ("kernel.py", "product_kernel.py", "delta_kernel.py", "delta_chunk_kernel.py")
+    names += ("sizes.py", "build.py")
     return hashlib.sha256(b"".join((ARCHIVE.parent / name).read_bytes() for name in names)).hexdigest()
 
 

@@ -24,6 +24,7 @@ TILE_JOINED = 512  # numbers of a program of `join_products`
 DECODED_ROWS, DECODED_CHUNKS = 4, 32  # of a program of `decode_rows`
 # of a gated delta rule: numbers of a key, rows that its convolution sees, columns of a state in a program
 DELTA_KEYS, DELTA_TAPS, DELTA_COLUMNS = 128, 4, 16
+DELTA_CHUNK = 16  # rows that are taken together in a prefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def compiled_product(function: str, dtype: torch.dtype, *sizes: int, shifted: bo
     return f"{'-'.join((function, DTYPES[dtype], *map(str, sizes), *more))}.ptx"
 
 
-def compiled_delta(dtype: torch.dtype) -> str:
-    """The name in the archive of delta_kernel.py's function for rows of this type."""
-    return f"take_rows-{DTYPES[dtype]}.ptx"
+def compiled_delta(dtype: torch.dtype, function: str = "take_rows") -> str:
+    """The name in the archive of one of delta_kernel.py's or delta_chunk_kernel.py's functions for rows of
+    this type.
+    """
+    return f"{function}-{DTYPES[dtype]}.ptx"
