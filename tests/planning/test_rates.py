@@ -74,7 +74,7 @@ def test_the_recommendation_is_this_computers():
         for times in (1.0, 0.4)
     ]
     sizes = [find(name).shape.parameters for name in names]
-    assert names[0] == "Qwen3.5-4B-Q4_K_M" and sizes[1] < sizes[0]
+    assert sizes[1] < sizes[0]
 
 
 def test_rates_of_other_conditions_do_not_count():
