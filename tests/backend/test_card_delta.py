@@ -274,6 +274,8 @@ def forgets(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
 def unlike(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
     """A card on which a row among many is off by a last bit or two."""
     promise(variant, grid, numbers)
+    if variant.function != "take_rows":
+        return
     *_, out, _c, _d, _s, n, _w, _k, heads, value_dim = numbers
     if n > 1:
         packed(out, (n, heads, value_dim)).mul_(1 + 2.0**-22)
