@@ -29,9 +29,9 @@ DEEDS = ("ask", "ask", "ask", "follow up", "follow up", "fork", "stopped", "scor
 class Walk:
     """One engine on one folder, a few contexts, and what stands in each. All chance is from `seed`."""
 
-    def __init__(self, root: Path, family: str, seed: int, *, ahead: bool = False) -> None:
+    def __init__(self, root: Path, family: str, seed: int, *, along: bool = False) -> None:
         self.dice, self.root = random.Random(seed), root
-        self.how = {"family": family, "ahead": ahead}
+        self.how = {"family": family, "along": along}
         self.fresh = reopened(root / "none", **self.how)
         self.done, self._deck = list[str](), list[str]()
         self._reopen()
@@ -113,7 +113,7 @@ def test_after_any_sequence_an_answer_is_that_of_a_fresh_engine(tmp_path, family
 
 def test_likewise_where_a_layer_of_the_models_own_drafts(tmp_path):
     """Its rows are an answer's own: nothing of them is stored, forked or gone back to."""
-    walk = Walk(tmp_path, "qwen3_5_text", seed=4, ahead=True)
+    walk = Walk(tmp_path, "qwen3_5_text", seed=4, along=True)
     for _ in DEEDS:
         walk.step()
 

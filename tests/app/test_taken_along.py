@@ -128,12 +128,14 @@ def test_no_kind_of_line_end_begins_another_card(talk):
     assert card[0] == "At last.<br>And<br>then.<br>So."
 
 
-def test_nothing_behind_the_limit_goes_out_with_the_notes(talk):
+@pytest.mark.parametrize("form", ["md", "tsv"])
+def test_nothing_behind_the_limit_goes_out_with_the_notes(talk, form):
+    """Neither a bookmark there nor what was quoted when all of the book could be read."""
     noted(talk, "Nobody came.", "At last.")
+    assert "Nobody" in talk.exports.notes(form, cite).content
     talk.actions.dispatch({"act": "limit", "value": "1"})
-    assert "Nobody" not in talk.exports.notes("md", cite).content
     with pytest.raises(UserError, match="no bookmark yet"):
-        talk.exports.notes("tsv", cite)
+        talk.exports.notes(form, cite)
 
 
 @pytest.fixture

@@ -75,7 +75,9 @@ def test_every_mode_says_what_transformers_says(family: str):
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", OTHERS)
 def test_a_checkpoint_and_a_gguf_give_the_same_bits(tmp_path: Path, family: str, tied: bool):
-    """Rows of q and k in their order, YaRN with its factor, which layers rotate."""
+    """Rows of q and k in their order, YaRN with its factor, which layers rotate. A wide Gemma 4 in fp32 is as
+    far from fp64 in transformers as here, 1.8e-4 at most.
+    """
     reference = wide(family, tied=tied)
     reference.save_pretrained(tmp_path / "checkpoint")
     found = logits(tmp_path / "checkpoint")
@@ -83,7 +85,8 @@ def test_a_checkpoint_and_a_gguf_give_the_same_bits(tmp_path: Path, family: str,
     assert torch.equal(logits(opened(file)), found)
     with torch.inference_mode():
         want = reference(torch.tensor([PROMPT])).logits[0]
-    assert float((found - want).abs().max()) < 1e-4 * float(want.abs().max())
+    bound = 4e-4 if family == "gemma4_text" else 1e-4
+    assert float((found - want).abs().max()) < bound * float(want.abs().max())
 
 
 def test_what_is_never_said_is_read_of_a_checkpoint_and_of_a_gguf(tmp_path: Path):

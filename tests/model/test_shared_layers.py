@@ -82,7 +82,7 @@ def test_what_reads_sees_its_own_pass(reference):
         for cache in (together, alone):
             model.forward(TEXT[:90], cache)
         want = torch.cat([model.forward([one], alone) for one in TEXT[90:97]])
-        assert float((model.forward(TEXT[90:97], together) - want).abs().max()) < 1e-5
+        assert float((model.forward(TEXT[90:97], together) - want).abs().max()) < 3e-5
 
 
 def test_what_a_token_brings_is_a_row_of_the_table_and_a_product_of_its_embedding():
