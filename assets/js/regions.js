@@ -35,12 +35,14 @@
     if (part) window.triforce.keep(`fold.${part.dataset.fold}`, part.open ? "1" : "");
   }, true);
 
+  // what a person unfolded stays so where the same kind of part stands in its place
+  const kind = (part) => part.classList[0] ?? "";
   // the blocks that stay are not touched: what is selected, focused or unfolded there remains so
   const show = (region, [stay, ...blocks]) => {
     const counts = (sizes.get(region) ?? []).slice(0, stay);
     const nodes = counts.reduce((sum, count) => sum + count, 0);
     const asked = region.querySelector("[role=alertdialog]"), within = asked?.contains(document.activeElement);
-    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open && part.className);
+    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open && kind(part));
     while (region.childNodes.length > nodes) region.lastChild.remove();
     for (const html of blocks) {
       shelf.innerHTML = html;
@@ -49,7 +51,7 @@
     }
     sizes.set(region, counts);
     region.toggleAttribute("data-filled", counts.length > 0);
-    region.querySelectorAll("details").forEach((part, at) => { part.open ||= unfolded[at] === part.className; });
+    region.querySelectorAll("details").forEach((part, at) => { part.open ||= unfolded[at] === kind(part); });
     for (const part of region.querySelectorAll("details[data-fold]")) part.open = !folded(part.dataset.fold);
     refocus();
     const asks = region.querySelector("[role=alertdialog]");
