@@ -167,6 +167,9 @@ def test_an_assistant_drafts_straight_before_a_cache_on_the_card():
     read = BOOK * 1 * 512 * 2 * 2
     weights_ms = assistant().pass_bytes("bfloat16") / 0.91 / 717e9 * 1e3
     assert made.expected_draft_ms > weights_ms + read / 717e9 * 1e3
+    short = assisted("RTX 4080", context_tokens=BOOK // 2, draft_model="own-assistant")
+    assert short.straight
+    assert made.expected_draft_ms - short.expected_draft_ms > read / 2 / 717e9 * 1e3 * 0.9
 
 
 def test_an_assistant_drafts_for_the_retrieval_level_where_the_cache_is_in_host_memory():
