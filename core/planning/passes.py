@@ -54,9 +54,8 @@ def computed_passes(case: PlanningCase, layout: Layout, share: float | None = 0.
     launched = partial(_launched, case, layout)
     middle = partial(take, kv_tokens=layout.retrieval_tokens, launched=launched(layout.target.of_one_store))
     draft_s = straight_draft_s = 0.0
-    if isinstance(
-        draft, AssistantShape
-    ):  # its passes are not recorded, and attend to the level that verifies
+    if isinstance(draft, AssistantShape):
+        # its passes are not recorded, and attend to the level that verifies
         own = partial(costs.pass_s, draft, site.dtype, rows=1, speeds=site.speeds, launched=launched(False))
         draft_s = own(kv_tokens=layout.retrieval_tokens)
         straight_draft_s = own(kv_tokens=layout.context, kv_rows=layout.kv_rows)
