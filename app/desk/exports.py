@@ -15,8 +15,8 @@ from app.desk.import_queue import uploaded
 from app.desk.reader import Reader
 from app.desk.store import Store
 from app.render.conversation_json import as_json, brought
-from app.render.export import ConversationFile, as_html, as_markdown
-from app.render.flash_cards import as_tsv, cards_of_answers, cards_of_notes
+from app.render.export import ConversationFile, Noted, as_html, as_markdown
+from app.render.flash_cards import Card, as_tsv, cards_of_answers, cards_of_notes
 from app.render.markdown import Citation
 from app.render.notes_file import notes_as, quotations
 from app.render.origin import WITHHELD, models_of, origin
@@ -78,10 +78,9 @@ class Exports:
         if form == "epub":
             return self._told_in(turns, cited)
         if form == "tsv":
-            cards = cards_of_answers(turns, cited, lambda one: origin(book, models_of([one]), self._today()))
-            cards += cards_of_notes(notes, origin(book, (), self._today()))
+            cards = self._cards(turns, notes, cited)
             if not cards:
-                raise UserError(_("There is no card yet: ask a question, or write a note to a bookmark."))
+                raise self._no_card(self._books.turns)
             return self._file(short_title(title), form, as_tsv(book, cards), book)
         talk = ConversationFile(book, title if form == "md" else named, turns, notes, cited, made)
         write = {"md": as_markdown, "html": as_html, "json": as_json}[form]
@@ -94,7 +93,11 @@ class Exports:
         book, notes, turns = self._books.current, self._reader.noted(), self._within_limit()
         quoted = quotations(book, turns, self._cited(turns, cite)) if book and form != "tsv" else []
         if book is None or not (notes or quoted):
+            if self._store.state.notebook.bookmarks:
+                raise UserError(_("All bookmarks in this book lie behind your spoiler limit."))
             raise UserError(_("There is no bookmark yet: select words in the book, then “Bookmark”."))
+        if form == "tsv" and not self._cards((), notes, {}):
+            raise self._no_card(())
         models = models_of(turns) if quoted else []
         made = origin(book, models, self._today())
         name = _("{title}, notes").format(title=short_title(book.title))
@@ -118,15 +121,25 @@ class Exports:
             cited[number] = cite(answer, question, self._books.current)
         return self._summaries(form, book, turns, cited)
 
+    def _cards(self, turns: Sequence[StoredTurn], notes: Sequence[Noted], cited: Cited) -> list[Card]:
+        book, day = self._books.current, self._today()
+        cards = cards_of_answers(turns, cited, lambda one: origin(book, models_of([one]), day))
+        return cards + cards_of_notes(notes, origin(book, (), day))
+
+    def _no_card(self, turns: Sequence[StoredTurn]) -> UserError:
+        """Why these turns and the book's bookmarks make no card: there is none, or the limit hides them."""
+        if self._cards(turns, self._reader.noted(limited=False), {}):
+            return UserError(_("What would make a card lies behind your spoiler limit."))
+        return UserError(_("There is no card yet: ask a question, or write a note to a bookmark."))
+
     def _told_in(self, turns: Sequence[StoredTurn], cited: Cited) -> ExportedFile:
         """The summaries of the conversation as an e-book."""
-        book = self._books.current
-        told = [
-            (displayed_text(question), answer)
-            for question, answer in pairwise(turns)
-            if question.extra.get("summary") and answer.role == "assistant" and answer.text
-        ]
+        book, told = self._books.current, _summaries_in(turns)
         if book is None or not told:
+            if _summaries_in(self._books.turns):
+                raise UserError(
+                    _("All summaries here were told with more of the book than your spoiler limit allows.")
+                )
             raise UserError(_("There is no summary in this conversation yet: press “Summarise” first."))
         return self._summaries("epub", book, told, cited)
 
@@ -161,6 +174,15 @@ class Exports:
         book = self._books.current
         pairs = zip([None, *turns], turns, strict=False)
         return {turn.number: cite(turn, question, book) for question, turn in pairs if book}
+
+
+def _summaries_in(turns: Sequence[StoredTurn]) -> list[tuple[str, StoredTurn]]:
+    """The summaries of a conversation that have words, each with how it was asked for."""
+    return [
+        (displayed_text(question), answer)
+        for question, answer in pairwise(turns)
+        if question.extra.get("summary") and answer.role == "assistant" and answer.text
+    ]
 
 
 def _exchange(

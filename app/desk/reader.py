@@ -168,11 +168,12 @@ class Reader:
         if book := self._known():
             self._write(book, replace(self._store.state.notebook, names_end=end))
 
-    def noted(self) -> list[tuple[str, str, str]]:
-        """The bookmarks that may be shown, for an export: (words, place, note)."""
-        book = self._known()
+    def noted(self, *, limited: bool = True) -> list[tuple[str, str, str]]:
+        """The bookmarks that may be shown, or if not `limited` all, for an export: (words, place, note)."""
+        state = self._store.state
+        book = self._known() if limited else self._library.find(state.book_id)
         lost = _("no longer in the book")
-        shown = self.bookmarks if book else ()
+        shown = shown_bookmarks(book, state.notebook)
         return [(one.words, lost if one.lost else where(book, one.offset), one.note) for one in shown]
 
     def _known(self) -> Document | None:

@@ -242,6 +242,14 @@ def test_the_books_themselves_are_looked_through_and_lead_to_their_places(two, b
     assert two.state.book_id == book.sha256 and two.state.passage == ShownPassage(offset, 12)
 
 
+def test_what_the_limit_alone_hides_is_not_said_to_be_nowhere(desk):
+    """ "Nothing on the shelf holds these words" stood above the count of the places that do."""
+    desk.actions.dispatch({"act": "limit", "value": "1"})
+    html = look(desk, "nobody came")
+    assert 'data-withheld="40"' in html and NONE not in html
+    assert NONE in look(desk, "zyxomma")
+
+
 def test_nothing_of_a_books_text_is_found_behind_its_limit(two, book):
     two.books.select("b" * 64)
     two.actions.dispatch({"act": "limit", "value": "1"})

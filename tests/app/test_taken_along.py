@@ -133,9 +133,38 @@ def test_nothing_behind_the_limit_goes_out_with_the_notes(talk, form):
     """Neither a bookmark there nor what was quoted when all of the book could be read."""
     noted(talk, "Nobody came.", "At last.")
     assert "Nobody" in talk.exports.notes(form, cite).content
-    talk.actions.dispatch({"act": "limit", "value": "1"})
-    with pytest.raises(UserError, match="no bookmark yet"):
+    limit(talk, "1")
+    with pytest.raises(UserError, match="All bookmarks in this book lie behind"):
         talk.exports.notes(form, cite)
+
+
+def limit(desk, value: str) -> None:
+    desk.actions.dispatch({"act": "limit", "value": value})
+
+
+def test_what_the_limit_hides_is_not_said_to_be_missing(talk):
+    """Under a limit "There is no card yet" stood above answers that had been folded away."""
+    limit(talk, "1")
+    with pytest.raises(UserError, match="lies behind your spoiler limit"):
+        talk.exports.conversation("tsv", cite)
+    with pytest.raises(UserError, match="no bookmark yet"):
+        talk.exports.notes("md", cite)
+    with pytest.raises(UserError, match="no summary in this conversation"):
+        talk.exports.conversation("epub", cite)
+    limit(talk, "")
+    assert rows(talk.exports.conversation("tsv", cite).content)
+
+
+def test_bookmarks_that_make_no_card_are_no_empty_file(talk):
+    """Two marked words without a note ask nothing; one behind the limit would."""
+    noted(talk, "Nobody came.")
+    with pytest.raises(UserError, match="no card yet"):
+        talk.exports.notes("tsv", cite)
+    noted(talk, "The keeper")
+    talk.reader.note(talk.books.current.text.index("Nobody came."), "At last.")
+    limit(talk, "1")
+    with pytest.raises(UserError, match="lies behind your spoiler limit"):
+        talk.exports.notes("tsv", cite)
 
 
 @pytest.fixture
@@ -184,6 +213,12 @@ def test_an_e_book_ends_at_the_limit(told):
     made = epub.read_epub(io.BytesIO(content))
     text = "".join(one.get_content().decode() for one in made.get_items_of_type(ITEM_DOCUMENT))
     assert "Told of One" in text and "Nobody" not in text
+
+
+def test_summaries_that_the_limit_hides_are_not_said_to_be_missing(told):
+    limit(told, "1")
+    with pytest.raises(UserError, match="told with more of the book"):
+        told.exports.conversation("epub", cite)
 
 
 def test_without_a_summary_there_is_no_e_book(talk):
