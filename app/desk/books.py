@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.desk.names import BookNames
-from app.desk.reader import Reader, as_known
+from app.desk.reader import Reader, as_known, last_limit
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.store.history import History
@@ -66,7 +66,7 @@ class OpenBooks:
             self._store.say(words)
             return
         talks = self._history.conversations(book_id)
-        spoiler_limit = _limit(book, talks[0].spoiler_limit) if talks else None
+        spoiler_limit = _limit(book, last_limit(self._history, self._library, book_id))
         talk = talks[0].id if talks else ""
         self._store.update(
             lambda now: _cleared(now, talk),
@@ -121,6 +121,7 @@ class OpenBooks:
         if talk:
             self._history.limit(talk, spoiler_limit)
         self._store.update(spoiler_limit=spoiler_limit, **self._limited(spoiler_limit))
+        self._reader.limit_chosen(spoiler_limit)
         self._names.look_earlier()
 
     def choose_chapters(self, first: int | None = None, last: int | None = None) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.desk.reader import as_known, where
+from app.desk.reader import as_known, last_limit, where
 from app.desk.values import EarlierMention
 from app.store.history import History
 from app.store.library import BookEntry, Library
@@ -58,8 +58,7 @@ class EarlierVolumes:
         book = None if entry.missing else self._library.find(entry.id)
         if book is None:
             return None
-        talks = self._history.conversations(entry.id)
-        limit = talks[0].spoiler_limit if talks else None
+        limit = last_limit(self._history, self._library, entry.id)
         return EarlierVolume(entry, as_known(book, limit), limit)
 
     def _names_of(self, volume: EarlierVolume) -> SameNames:

@@ -13,6 +13,7 @@ from typing import Any
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookSearch, NamesPanel, ShownPassage
+from app.store.history import History
 from app.store.library import Library
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
 from app.store.turns import StoredTurn
@@ -163,6 +164,11 @@ class Reader:
         if book := self._known():
             self._write(book, replace(self._store.state.notebook, reading_mode=checked("reading_mode", mode)))
 
+    def limit_chosen(self, spoiler_limit: int | None) -> None:
+        """Keeps with the book how far it may be read."""
+        if book := self._known():
+            self._write(book, replace(self._store.state.notebook, spoiler_limit=spoiler_limit))
+
     def names_shown(self, end: int) -> None:
         """The person has seen who and what occurs up to `end`."""
         if book := self._known():
@@ -214,6 +220,12 @@ def _inside(book: Document, passage: ShownPassage) -> ShownPassage:
 def as_known(book: Document, spoiler_limit: int | None) -> Document:
     """The book as far as it may be read; one that was read anew may have fewer chapters than then."""
     return book.up_to(min(spoiler_limit, len(book.chapters)) if spoiler_limit and book.chapters else None)
+
+
+def last_limit(history: History, library: Library, book_id: str) -> int | None:
+    """The spoiler limit that a book opens with: its newest conversation's, else the last that was chosen."""
+    talks = history.conversations(book_id)
+    return talks[0].spoiler_limit if talks else library.notebook(book_id).spoiler_limit
 
 
 def read_up_to(book: Document, state: AppState) -> int:

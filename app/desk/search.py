@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from app.desk.chapters import Chapters
-from app.desk.reader import as_known, where
+from app.desk.reader import as_known, last_limit, where
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookPlaces, TextSearch
@@ -163,8 +163,7 @@ class ShelfSearch:
         state = self._store.state
         if book_id == state.book_id:
             return state.spoiler_limit
-        talks = self._history.conversations(book_id)
-        return talks[0].spoiler_limit if talks else None
+        return last_limit(self._history, self._library, book_id)
 
     def _written(self, book_id: str, limit: int | None, wanted: str) -> tuple[list[FoundText], int]:
         """Notes and kept summaries that hold the words, and how many lie behind the limit. The book's text is

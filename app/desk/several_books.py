@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.desk.answers import AnswerQueue
+from app.desk.reader import last_limit
 from app.desk.requests import Requests
 from app.desk.state import AppState
 from app.desk.store import Store
@@ -91,8 +92,7 @@ class SeveralBooks:
         if book is None:
             self._put(replace(one, state="failed", text=_("Its text is gone or damaged.")))
             return
-        talks = self._history.conversations(one.book_id)
-        limit = talks[0].spoiler_limit if talks else None
+        limit = last_limit(self._history, self._library, one.book_id)
         ask = self._requests.about(book, one.question, one.conversation_id, spoiler_limit=limit)
         self._put(replace(one, state="writing"))  # before: its end may come at once
         if not self._answers.begin(ask):

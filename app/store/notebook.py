@@ -36,6 +36,7 @@ class Notebook:
     which the book was opened last, `visit_before`: the time before; None: it was not opened before.
     `came_from`: the position that a place was looked up from, until the person is back; None: from none.
     `reading_mode`: how questions have it read (core.config.READING_MODES); "": as the settings say.
+    `spoiler_limit`: the last that was chosen, which holds until there is a conversation, which has its own.
     """
 
     position: int | None = None
@@ -46,6 +47,7 @@ class Notebook:
     visit: int | None = None
     visit_before: int | None = None
     came_from: int | None = None
+    spoiler_limit: int | None = None
 
     def visited(self) -> Notebook:
         """As it is when the book is opened: another visit begins where the person has read on."""
@@ -76,10 +78,11 @@ class Notebook:
         """The inverse of `to_json`. Raises TypeError, KeyError or ValueError for anything else."""
         marks = [_checked(Bookmark(**one)) for one in data["bookmarks"]]
         position = data["position"]
-        others = {name: data.get(name) for name in ("names_end", "visit", "visit_before", "came_from")}
+        names = ("names_end", "visit", "visit_before", "came_from", "spoiler_limit")
+        others = {name: data.get(name) for name in names}
         for one in (position, *others.values()):
             if one is not None and (not isinstance(one, int) or one < 0):
-                raise ValueError(f"a position of {one!r}")
+                raise ValueError(f"a place of {one!r}")
         instructions = data.get("instructions", "")  # notebooks of earlier versions have none
         if not isinstance(instructions, str):
             raise ValueError("instructions that are no text")

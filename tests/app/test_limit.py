@@ -66,6 +66,26 @@ def test_the_limit_goes_with_every_question_and_is_kept_with_its_conversation(de
     assert desk.state.spoiler_limit is None, "the newest conversation is open again"
 
 
+def test_a_limit_that_is_set_before_the_first_question_is_there_when_the_book_opens_again(
+    desk, make_desk, engine, story
+):
+    """Whoever read along and asked nothing yet found the whole book open after a restart, with its end."""
+    act(desk, act="limit", value="2")
+    again = make_desk(engine)
+    again.resume()
+    assert again.state.book_id == story.sha256 and again.state.spoiler_limit == 2
+    assert MARKER not in around(Page(again))
+    again.books.put_away()
+    again.search.look_for(MARKER)
+    wait_until(lambda: not again.state.text_search.running)
+    found = again.search.results(MARKER, again.state.text_search)
+    assert found.texts == () and found.withheld, "nor is it found from elsewhere"
+    again.books.select(story.sha256)
+    act(again, act="limit", value="0")
+    again.books.select(story.sha256)
+    assert again.state.spoiler_limit is None, "lifted is lifted"
+
+
 def test_neither_the_search_nor_the_list_of_chapters_tells_of_what_lies_behind(make_desk, engine):
     """The search said that a word does not stand in the book; the contents named every later chapter."""
     listed = (

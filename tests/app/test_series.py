@@ -205,10 +205,13 @@ def test_nothing_comes_from_a_later_volume_nor_from_behind_the_open_ones_place(d
     assert [one.title for one in desk.state.names.earlier] == ["One", "Two"]
 
 
-def test_an_earlier_volume_counts_up_to_its_own_spoiler_limit(desk):
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_earlier_volume_counts_up_to_its_own_spoiler_limit(desk, asked):
+    """Also one that nothing was asked about yet."""
     act(desk, "book", id="c" * 64)
-    assert desk.questions.ask("Who is it?")
-    wait_until(lambda: not desk.state.busy)
+    if asked:
+        assert desk.questions.ask("Who is it?")
+        wait_until(lambda: not desk.state.busy)
     act(desk, "limit", value="1")
     act(desk, "book", id="e" * 64)
     act(desk, "names-up-to", value="all")

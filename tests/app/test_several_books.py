@@ -73,13 +73,15 @@ def test_an_answer_names_places_in_its_own_book_and_leads_there(shelf):
     assert desk.state.book_id == others[0] and desk.state.passage.offset == offset
 
 
-def test_every_book_keeps_its_own_limit_and_instructions(shelf, book):
+@pytest.mark.parametrize("asked", [True, False])
+def test_every_book_keeps_its_own_limit_and_instructions(shelf, book, asked):
     desk, engine, others = shelf
     desk.books.select(others[0])
     desk.books.limit(1)
     desk.reader.instruct("Be brief.")
-    desk.questions.ask("Whose mill?")
-    asked_all(desk)
+    if asked:
+        desk.questions.ask("Whose mill?")
+        asked_all(desk)
     desk.books.select(book.sha256)
     engine.asked.clear()
     desk.questions.ask(QUESTION)

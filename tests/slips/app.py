@@ -84,7 +84,7 @@ SLIPS = (
     Slip("app/render/vault.py", "or _DEVICES.fullmatch(name)", "", ("tests/app/test_obsidian.py",)),
     Slip(
         "app/desk/several_books.py",
-        "talks[0].spoiler_limit if talks else None",
+        "last_limit(self._history, self._library, one.book_id)",
         "None",
         ("tests/app/test_several_books.py",),
     ),
@@ -96,9 +96,15 @@ SLIPS = (
     ),
     Slip(
         "app/desk/earlier_volumes.py",
-        "talks[0].spoiler_limit if talks else None",
+        "last_limit(self._history, self._library, entry.id)",
         "None",
         ("tests/app/test_series.py",),
+    ),
+    Slip(
+        "app/desk/reader.py",
+        "if talks else library.notebook(book_id).spoiler_limit",
+        "if talks else None",
+        ("tests/app/test_limit.py",),
     ),
     Slip("app/store/series.py", "return own if rising else", "return", ("tests/app/test_series.py",)),
     Slip(
