@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.evidence.passages import book_passages
 from tests.support.ferry import FACTS, QUESTION, told
+from tools.embedded_reader.candidates import shard
 from tools.embedded_reader.stretches import book_stretches, stretch_text
 
 BOOK = told((FACTS[0], *["Nothing came to pass."] * 20, "The silver key is not here."))
@@ -29,3 +30,10 @@ def test_a_stretch_is_a_short_text_of_its_own():
     text = stretch_text(BOOK, (one.start, one.end))
     assert text.text == BOOK.text[one.start : one.end] and text.sha256 != BOOK.sha256
     assert 5 <= len(book_passages(text)) <= 8
+
+
+def test_the_parts_of_a_recipe_are_all_of_it_in_order():
+    """Each process of several asks its part; one after the other they must be what one alone asks."""
+    cases = list(range(11))
+    assert [case for part in range(4) for case in shard(cases, part, 4)] == cases
+    assert {len(shard(cases, part, 4)) for part in range(4)} == {2, 3}

@@ -1,11 +1,12 @@
 """What the reader says to questions about books that it was not taught on, for the verifier to learn from:
 
-    python -m tools.embedded_reader.candidates --books FOLDER [--stretches] --out FILE
+    python -m tools.embedded_reader.candidates --books FOLDER [--stretches] [--shard I/N] --out FILE
 
 The questions stand in questions.json, each with words that a right answer has (none: the book does not say),
 by the names of books in FOLDER. A line a question: the passages that it points at, with what the program
 itself says from each. With --stretches they are put to short stretches of the books
-(tools.embedded_reader.stretches). What is there is not done again.
+(tools.embedded_reader.stretches). What is there is not done again. --shard 0/4 is the first quarter of the
+questions, for one process of four, each with a file of its own; in this order they are what one would write.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def main() -> None:
     )
     parser.add_argument("--books", type=Path, required=True)
     parser.add_argument("--stretches", action="store_true")
+    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     program = Program("SmolLM2-135M-Instruct", "autoregressive")
@@ -65,16 +67,31 @@ def main() -> None:
     known = given.out.read_text(encoding="utf-8").splitlines() if given.out.exists() else []
     done = {(line["file"], line["question"]) for line in map(json.loads, known)}
     with given.out.open("a", encoding="utf-8") as out:
-        for name, questions in json.loads(QUESTIONS.read_text(encoding="utf-8")).items():
-            book = read_document(given.books / name)
-            cases = (
-                _of_stretches(name, book, questions) if given.stretches else [(book, q) for q in questions]
-            )
-            for text, one in cases:
-                if (name, one["question"]) not in done:
-                    said = list(passage_candidates(session, text, one["question"]))
-                    out.write(json.dumps({"file": name, **one, "heard": said}, ensure_ascii=False) + "\n")
-                    out.flush()
+        for name, text, one in shard(list(_cases(given.books, given.stretches)), *given.shard):
+            if (name, one["question"]) not in done:
+                said = list(passage_candidates(session, text, one["question"]))
+                out.write(json.dumps({"file": name, **one, "heard": said}, ensure_ascii=False) + "\n")
+                out.flush()
+
+
+def shard(cases: Sequence[Any], part: int, parts: int) -> Sequence[Any]:
+    """One of so many parts of neighbouring cases, as equal as may be."""
+    return cases[part * len(cases) // parts : (part + 1) * len(cases) // parts]
+
+
+def _shard(said: str) -> tuple[int, int]:
+    part, parts = map(int, said.split("/"))
+    if not 0 <= part < parts:
+        raise argparse.ArgumentTypeError(f"{said} is no part; the first of four is 0/4, the last 3/4")
+    return part, parts
+
+
+def _cases(books: Path, stretches: bool) -> Iterator[tuple[str, Document, dict[str, Any]]]:
+    """Every question with the name of its book, and the text that it is put to."""
+    for name, questions in json.loads(QUESTIONS.read_text(encoding="utf-8")).items():
+        book = read_document(books / name)
+        found = _of_stretches(name, book, questions) if stretches else ((book, one) for one in questions)
+        yield from ((name, text, one) for text, one in found)
 
 
 def _of_stretches(
