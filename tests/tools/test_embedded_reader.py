@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.support.tiny_target import tiny_target
 from tools.embedded_reader import instructions, lessons, packing
 from tools.embedded_reader.abstracts import abstracts, assigned, paragraph_passages, stands_alone
 from tools.embedded_reader.lessons import Branch, Lesson
-from tools.embedded_reader.network import Packed
+from tools.embedded_reader.network import Joined, Packed
 from tools.embedded_reader.packing import Packer
 from tools.embedded_reader.train import teach
 from tools.embedded_reader.trainer import LoraModel, ReaderRecipe
@@ -113,13 +114,23 @@ def run(
     *,
     stop_at: int | None = None,
     start: Path | None = None,
+    seconds: float = math.inf,
 ) -> Path:
     def report(said: str, part: float | None) -> None:
         if stop_at is not None and said.startswith(f"step {stop_at},"):
             raise Stopped
 
     return teach(
-        recipe, target, data, STYLE, out=out, report=report, every=2, start=start, dtype=torch.float32
+        recipe,
+        target,
+        data,
+        STYLE,
+        out=out,
+        report=report,
+        every=2,
+        start=start,
+        dtype=torch.float32,
+        seconds=seconds,
     )
 
 
@@ -202,6 +213,45 @@ def test_gradients_by_hand_are_those_of_autograd(target_dir: Path, packer: Packe
             found.append(float(taught.network.loss(packed, taught.layers)))
             weight[place] -= sign * step
     assert float(weight.grad[place]) == pytest.approx((found[0] - found[1]) / (2 * step), rel=2e-2)
+
+
+def test_texts_read_in_one_pass_do_not_see_each_other(target_dir: Path, packer: Packer):
+    """A card reads a step's lessons end to end: loss and gradient must be those of one after another."""
+    one = Lesson("Bob has an owl at noon.", (Branch("Who has an owl?", "Bob.", "foreign"), *TWO.branches))
+    bare = Lesson("", (Branch("", "word " * 30, "bare", whole=False),))
+    held = [packer.packed(lesson) for lesson in (TWO, bare, one)]
+    taught, found = _network(target_dir), []
+    taught.merge()
+    weight = taught.layers[0]["qkv"]
+    for loss in (
+        lambda: sum(taught.network.loss(packed, taught.layers) for packed in held),
+        lambda: taught.network.joined_loss(Joined.of(held, torch.device("cpu")), taught.layers),
+    ):
+        weight.grad, value = None, loss()
+        value.backward()
+        found.append((float(value.detach()), weight.grad))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
+    assert torch.allclose(found[0][1], found[1][1], atol=1e-4 * float(found[0][1].abs().max()))
+
+
+def test_a_larger_rank_begins_as_the_adapter_it_goes_on_from(target_dir: Path, packer: Packer):
+    """The ranks that are added change nothing yet; fewer ranks than it has are refused."""
+    dice = torch.Generator().manual_seed(0)
+    held = {
+        name: (down, torch.randn(up.shape, generator=dice) / 50)
+        for name, (down, up) in _network(target_dir).adapter().items()
+    }
+
+    def taught(rank: int) -> LoraModel:
+        recipe = replace(RECIPE, rank=rank)
+        return LoraModel(recipe, load_config(target_dir), weights_in(target_dir), torch.float32, held)
+
+    packed = packer.packed(TWO)
+    same, more, fresh = (_loss(one, packed) for one in (taught(4), taught(7), _network(target_dir)))
+    assert more == pytest.approx(same, rel=1e-6)
+    assert abs(same - fresh) > 1e-3 * fresh
+    with pytest.raises(UserError, match="rank 4"):
+        taught(3)
 
 
 def test_a_fifth_of_the_questions_is_foreign(data: Path):
@@ -339,6 +389,29 @@ def test_a_folder_begun_otherwise_is_refused(taught: Path, target_dir: Path, dat
         run(target_dir, data, taught, ReaderRecipe(target="tiny", tokens=2400, rank=8))
 
 
+def test_a_kind_of_which_there_are_no_lessons_is_named(target_dir: Path, data: Path, tmp_path: Path):
+    """It would be left out without a word."""
+    with pytest.raises(UserError, match="of the kind articels"):
+        run(target_dir, data, tmp_path, replace(SHORT, shares={"facts": 0.8, "articels": 0.2}))
+
+
+@pytest.mark.wide
+def test_more_kinds_are_learned_where_a_share_is_asked_for(target_dir: Path, data: Path, tmp_path: Path):
+    """From their files, which nobody else needs; and a run ends when its time is over, with a curve."""
+    passage = {"passage": "A goose.", "questions": [{"question": "What?", "answers": ["a goose"]}]}
+    sentence = {"sentence": "An elk ran.", "questions": [{"question": "What ran?", "answers": ["an elk"]}]}
+    world = {"story": "Ann", "section": 1, "text": "Ann saw a cow.", "questions": []}
+    world["questions"].append({"question": "What is hay?", "answer": "Dry grass."})
+    for path in data.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    for name, line in {"squad2": passage, "qamr": sentence, "storyspark-train": world}.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join([json.dumps(line)] * 3), encoding="utf-8")
+    shares = {"facts": 0.25, "articles": 0.25, "sentences": 0.25, "world": 0.25}
+    endless = replace(RECIPE, shares=shares, tokens=10**9)
+    out = run(target_dir, tmp_path, tmp_path / "out", endless, seconds=2).parent
+    assert json.loads((out / "figures.json").read_text())[-1]["step"] > 0
+
+
 def test_missing_data_is_named(target_dir: Path, tmp_path: Path):
     """The folder without its files must not end in a traceback."""
     with pytest.raises(UserError, match=r"fairytaleqa-val\.jsonl cannot be read"):
@@ -354,10 +427,10 @@ def test_settings_out_of_range_are_refused(wrong: dict):
 
 def test_the_rate_rises_stays_and_falls_to_nothing():
     """A run may be made longer until its rate falls: up to there the rate does not know the end."""
-    short, long = (ReaderRecipe(target="tiny", tokens=tokens, falling=0.5) for tokens in (100_000, 200_000))
-    assert short.rate(0, 0) < short.rate(3, 9000) < short.rate(9, 40_000) == long.rate(9, 40_000)
-    assert short.rate(50, 75_000) == pytest.approx(short.learning_rate / 2)
-    assert short.rate(99, 100_001) == 0
+    recipe = ReaderRecipe(target="tiny", falling=0.5)
+    assert recipe.rate(0, 0) < recipe.rate(3, 0.1) < recipe.rate(9, 0.2) == recipe.rate(9, 0.4)
+    assert recipe.rate(50, 0.75) == pytest.approx(recipe.learning_rate / 2)
+    assert recipe.rate(99, 1.01) == 0
 
 
 @pytest.mark.wide

@@ -81,12 +81,12 @@ def about_passages(stories: Sequence[dict[str, Any]], style: ReadingStyle, seed:
             text = joined_sections([story["sections"][index] for index in held])
             own, elsewhere = _questions(story, held, text)
             chosen = dice.sample(own, min(len(own), _QUESTIONS_AT_ONCE))
-            branches = [Branch(_asked(style, q), sentence(q["answers"][0]), "fact") for q in chosen]
+            branches = [Branch(asked_of(style, q), sentence(q["answers"][0]), "fact") for q in chosen]
             for _turn in chosen:
                 if dice.random() < FOREIGN / (1 - FOREIGN):
                     other = dice.choice([s for s in stories if s is not story] or [story])
                     pool = elsewhere if elsewhere and dice.random() < SAME_STORY else other["questions"]
-                    branches.append(Branch(_asked(style, dice.choice(pool)), style.refusal, "foreign"))
+                    branches.append(Branch(asked_of(style, dice.choice(pool)), style.refusal, "foreign"))
             if chosen:
                 dice.shuffle(branches)
                 found.append(Lesson(text, tuple(branches)))
@@ -165,8 +165,14 @@ def sentence(answer: str) -> str:
     return answer if answer.endswith((".", "!", "?", '"')) else answer + "."
 
 
-def _asked(style: ReadingStyle, question: dict[str, Any]) -> str:
+def asked_of(style: ReadingStyle, question: dict[str, Any]) -> str:
+    """A question as it is put behind a passage."""
     return style.passage_prompt.replace("{question}", " ".join(question["question"].split()))
+
+
+def telling_words(text: str) -> set[str]:
+    """The words of a text that say something, in small letters."""
+    return set(_WORD.findall(text.lower())) - _SMALL
 
 
 def _questions(
@@ -184,7 +190,6 @@ def _questions(
     elsewhere = [
         question
         for question in story["questions"]
-        if not near & set(question["sections"])
-        and set(_WORD.findall(question["answers"][0].lower())) - _SMALL - known
+        if not near & set(question["sections"]) and telling_words(question["answers"][0]) - known
     ]
     return own, elsewhere

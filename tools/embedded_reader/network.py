@@ -4,8 +4,9 @@ weight. Knows nothing of data, adapters or optimisers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from core.model.config import ModelConfig
 from core.model.rope import Rope, apply
 
+_ROUND = 64  # ids
 _BLOCK = 256  # queries of the text that share one set of keys
 FUSED = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -60,6 +62,52 @@ class Packed:
         return ~(seen | (own & same))
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Several packed texts end to end, read in one pass, where none sees another: for a device that a short
+    pass leaves idle. Filled up with ids that nobody sees to a round length, which its kernels want.
+    """
+
+    ids: torch.Tensor  # [n], as all but the last
+    positions: torch.Tensor
+    lesson: torch.Tensor  # which text
+    branch: torch.Tensor  # which of its branches, from 1; 0: the text
+    before: torch.Tensor  # of those learned: index of the id before, [m] as the next two
+    learned: torch.Tensor  # indices
+    weight: torch.Tensor
+
+    @staticmethod
+    def of(held: Sequence[Packed], device: torch.device) -> Joined:
+        """The texts on a device; each tensor is moved once."""
+        parts: list[list[torch.Tensor]] = [[] for _ in range(7)]
+        start = 0
+        for number, one in enumerate(held):
+            lengths = torch.tensor([one.text, *one.branches])
+            learned = one.weight.nonzero().squeeze(-1)
+            values = (
+                one.ids,
+                one.positions(),
+                torch.full((len(one.ids),), number),
+                torch.repeat_interleave(torch.arange(len(lengths)), lengths),
+                one.before()[learned] + start,
+                learned + start,
+                one.weight[learned],
+            )
+            for part, value in zip(parts, values, strict=True):
+                part.append(value)
+            start += len(one.ids)
+        for part, value in zip(parts[:4], (0, 0, len(held), 0), strict=True):
+            part.append(torch.full((-start % _ROUND,), value))
+        return Joined(*(torch.cat(part).to(device) for part in parts))
+
+    def bias(self, dtype: torch.dtype) -> torch.Tensor:
+        """What is added to attention's scores, [n, n]: nothing, or minus infinity where nothing is seen."""
+        place = torch.arange(len(self.ids), device=self.ids.device)
+        seen = (self.lesson[:, None] == self.lesson[None]) & (place[None] <= place[:, None])
+        seen &= (self.branch[None] == 0) | (self.branch[:, None] == self.branch[None])
+        return torch.zeros(seen.shape, dtype=dtype, device=place.device).masked_fill_(~seen, float("-inf"))
+
+
 class Network:
     """The decoder with `weights` by layer: fused matrices under the names of FUSED, which may carry
     gradients, and norms that do not.
@@ -80,21 +128,41 @@ class Network:
         each = F.cross_entropy(logits, packed.ids[learned], reduction="none")
         return (each * packed.weight[learned]).sum()
 
+    def joined_loss(self, joined: Joined, layers: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
+        """The sum of what `loss` gives for each of the texts, as one pass."""
+        bias = joined.bias(self._embedding.dtype)
+        hidden = self._through(joined.ids, joined.positions, layers, partial(_biased, bias=bias))
+        logits = F.linear(hidden[joined.before], self._embedding).float()
+        each = F.cross_entropy(logits, joined.ids[joined.learned], reduction="none")
+        return (each * joined.weight).sum()
+
     def hidden(self, packed: Packed, layers: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         """The last hidden states, normalised, [n, hidden]."""
-        config, n = self.config, len(packed.ids)
-        heads, kv, width = config.heads, config.kv_heads, config.head_dim
-        cos, sin = self._rope.at(packed.positions())[""][:2]
         hidden_from = packed.hidden_from()
-        x = F.embedding(packed.ids, self._embedding)
+
+        def mixed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return BranchedAttention.apply(q, k, v, packed.text, hidden_from)
+
+        return self._through(packed.ids, packed.positions(), layers, mixed)
+
+    def _through(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor,
+        layers: Sequence[Mapping[str, torch.Tensor]],
+        attention: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+    ) -> torch.Tensor:
+        config, n = self.config, len(ids)
+        heads, kv, width = config.heads, config.kv_heads, config.head_dim
+        cos, sin = self._rope.at(positions)[""][:2]
+        x = F.embedding(ids, self._embedding)
         for layer in layers:
             fused = F.linear(self._rms(x, layer["input_layernorm"]), layer["qkv"]).view(
                 n, heads + 2 * kv, width
             )
             rotated = apply(fused[:, : heads + kv], cos, sin)
             q, k, v = rotated[:, :heads], rotated[:, heads:], fused[:, heads + kv :]
-            mixed = BranchedAttention.apply(q, k, v, packed.text, hidden_from)
-            x = x + F.linear(mixed.reshape(n, heads * width), layer["out"])
+            x = x + F.linear(attention(q, k, v).reshape(n, heads * width), layer["out"])
             h = F.linear(self._rms(x, layer["post_attention_layernorm"]), layer["gate_up"])
             gate, up = h.chunk(2, dim=-1)
             x = x + F.linear(F.silu(gate) * up, layer["down"])
@@ -102,6 +170,14 @@ class Network:
 
     def _rms(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, weight.shape, weight, self.config.norm_eps)
+
+
+def _biased(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, bias: torch.Tensor) -> torch.Tensor:
+    """Attention of q [n, heads, width], k and v [n, kv_heads, width] by torch's own kernel."""
+    group = q.shape[1] // k.shape[1]
+    k, v = (part.repeat_interleave(group, 1) for part in (k, v))
+    rows = (part.transpose(0, 1).unsqueeze(0) for part in (q, k, v))
+    return F.scaled_dot_product_attention(*rows, attn_mask=bias[None, None]).squeeze(0).transpose(0, 1)
 
 
 class BranchedAttention(torch.autograd.Function):

@@ -24,8 +24,12 @@ WEIGHTS = {"fact": 1.0, "foreign": 0.45, "summary": 0.4, "story": 0.4, "chat": 0
 class Packer:
     """Lessons as ids, exactly as a conversation lays them out (core.text.prompt)."""
 
-    def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, *, longest: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, style: ReadingStyle, *, longest: int, refusals: float = WEIGHTS["foreign"]
+    ) -> None:
+        """`refusals`: what an id of one weighs."""
         self._tokenizer, self._frame, self._longest = tokenizer, tokenizer.frame(style.system), longest
+        self._weights = {**WEIGHTS, "foreign": refusals}
 
     def packed(self, lesson: Lesson) -> Packed | None:
         """The lesson, less the branches that find no room; None where none does."""
@@ -39,7 +43,7 @@ class Packer:
             if len(ids) + len(asked) + len(answer) > self._longest:
                 continue
             ids += [*asked, *answer]
-            weights += [0.0] * len(asked) + [WEIGHTS[branch.kind]] * len(answer)
+            weights += [0.0] * len(asked) + [self._weights[branch.kind]] * len(answer)
             lengths.append(len(asked) + len(answer))
         if not lengths:
             return None
@@ -56,16 +60,20 @@ class Packer:
 
 
 def mixed(
-    sources: Mapping[str, Callable[[int], Sequence[Lesson]]], packer: Packer, *, seed: int
+    sources: Mapping[str, Callable[[int], Sequence[Lesson]]],
+    packer: Packer,
+    *,
+    seed: int,
+    shares: Mapping[str, float] = SHARES,
 ) -> Iterator[Packed]:
     """Lessons without end, the kind that is most behind its share next. `sources` give a kind's lessons of
     one turn; every turn is in another order. Raises UserError where no lesson of a kind has room.
     """
     streams = {kind: _turns(kind, source, packer, seed) for kind, source in sources.items()}
-    total = sum(SHARES[kind] for kind in streams)
+    total = sum(shares[kind] for kind in streams)
     done = dict.fromkeys(streams, 0.0)
     while True:
-        kind = min(streams, key=lambda name: done[name] / (SHARES[name] / total))
+        kind = min(streams, key=lambda name: done[name] / (shares[name] / total))
         packed = next(streams[kind])
         done[kind] += len(packed.ids)
         yield packed

@@ -7,8 +7,8 @@ factors' (d down = up' dW, d up = dW down'), so that what is learned is exactly 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -17,11 +17,13 @@ from core.errors import UserError
 from core.model import lora
 from core.model.checkpoint_weights import Weights
 from core.model.config import ModelConfig
-from tools.embedded_reader.network import FUSED, Network, Packed
+from tools.embedded_reader.network import FUSED, Joined, Network, Packed
+from tools.embedded_reader.packing import SHARES, WEIGHTS
 
 _NORMS = ("input_layernorm", "post_attention_layernorm")
 _LONGEST_GRADIENT = 1.0
 _WARM_UP = 8  # steps
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class ReaderRecipe:
     learning_rate: float = 7e-4
     falling: float = 0.7  # the last part of the run, in which the rate falls to nothing
     seed: int = 1
+    shares: Mapping[str, float] = field(default_factory=lambda: dict(SHARES))  # of the tokens, by kind
+    refusals: float = WEIGHTS["foreign"]  # what an id of a refusal weighs, that of an answer being 1
 
     def __post_init__(self) -> None:
         checks = (
@@ -54,9 +58,9 @@ class ReaderRecipe:
                 values = {name: getattr(self, name) for name in self.__dataclass_fields__}
                 raise UserError(said.format(**values))
 
-    def rate(self, step: int, tokens: int) -> float:
-        """The learning rate after `tokens`: a short rise, constant, then falling to nothing."""
-        left = max(0.0, 1 - tokens / self.tokens) / self.falling
+    def rate(self, step: int, done: float) -> float:
+        """The learning rate after a share of the run: a short rise, constant, then falling to nothing."""
+        left = max(0.0, 1 - done) / self.falling
         return self.learning_rate * min(1.0, (step + 1) / _WARM_UP, left)
 
 
@@ -72,34 +76,44 @@ class LoraModel:
         weights: Weights,
         dtype: torch.dtype,
         start: lora.Factors | None = None,
+        device: torch.device = _CPU,
     ) -> None:
-        self._recipe = recipe
+        self._recipe, self.device = recipe, device
         dice = torch.Generator().manual_seed(recipe.seed)
         self.base: dict[str, torch.Tensor] = {}
         self.factors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self.layers: list[dict[str, torch.Tensor]] = []
         self._rows: dict[str, tuple[torch.Tensor, slice]] = {}  # by matrix: where it lies in a fused one
         for index in range(config.layers):
-            layer = {name: weights.tensor(f"model.layers.{index}.{name}.weight").to(dtype) for name in _NORMS}
+            layer = {
+                name: weights.tensor(f"model.layers.{index}.{name}.weight").to(device, dtype)
+                for name in _NORMS
+            }
             for fused, names in FUSED.items():
                 found = {name: f"model.layers.{index}.{name}" for name in names}
                 held = [weights.tensor(f"{full}.weight") for full in found.values()]
-                layer[fused] = torch.cat(held).to(dtype).requires_grad_()
+                layer[fused] = torch.cat(held).to(device, dtype).requires_grad_()
                 row = 0
                 for full, matrix in zip(found.values(), held, strict=True):
-                    self.base[full] = matrix.half()
+                    self.base[full] = matrix.half().to(device)
                     self._rows[full] = layer[fused], slice(row, row + len(matrix))
                     row += len(matrix)
                     bound = 1 / math.sqrt(matrix.shape[1])
                     down = torch.empty(recipe.rank, matrix.shape[1]).uniform_(-bound, bound, generator=dice)
-                    self.factors[full] = down, torch.zeros(matrix.shape[0], recipe.rank)
+                    up = torch.zeros(matrix.shape[0], recipe.rank)
+                    self.factors[full] = down.to(device), up.to(device)
             self.layers.append(layer)
         for full, (down, up) in (start or {}).items():
-            self.factors[full] = down.clone(), up / recipe.strength
+            if len(down) > recipe.rank:
+                said = "The adapter to go on from has rank {rank}. Name at least this one."
+                raise UserError(said.format(rank=len(down)))
+            # ranks that the start lacks begin as those of a fresh adapter
+            self.factors[full][0][: len(down)] = down.to(device)
+            self.factors[full][1][:, : len(down)] = (up / recipe.strength).to(device)
         self.network = Network(
             config,
-            embedding=weights.tensor("model.embed_tokens.weight").to(dtype),
-            norm=weights.tensor("model.norm.weight").to(dtype),
+            embedding=weights.tensor("model.embed_tokens.weight").to(device, dtype),
+            norm=weights.tensor("model.norm.weight").to(device, dtype),
             positions=recipe.longest,
         )
 
@@ -125,7 +139,17 @@ class LoraModel:
 
     def adapter(self) -> lora.Factors:
         """The factors with the strength in them: what is added is up @ down."""
-        return {name: (down, up * self._recipe.strength) for name, (down, up) in self.factors.items()}
+        return {
+            name: (down.cpu(), (up * self._recipe.strength).cpu())
+            for name, (down, up) in self.factors.items()
+        }
+
+    def losses(self, lessons: Sequence[Packed]) -> Iterator[torch.Tensor]:
+        """What the lessons cost, one by one; on a card, which short passes leave idle, all in one."""
+        if self.device == _CPU:
+            yield from (self.network.loss(lesson, self.layers) for lesson in lessons)
+        else:
+            yield self.network.joined_loss(Joined.of(lessons, self.device), self.layers)
 
 
 class ReaderTrainer:
@@ -141,13 +165,13 @@ class ReaderTrainer:
             parameters, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0
         )
 
-    def learn(self, lessons: Sequence[Packed]) -> None:
-        """One optimiser step."""
+    def learn(self, lessons: Sequence[Packed], done: float) -> None:
+        """One optimiser step, after that share of the run."""
         self._taught.merge()
         total = float(sum(lesson.weight.sum() for lesson in lessons))
         loss = 0.0
-        for lesson in lessons:
-            value = self._taught.network.loss(lesson, self._taught.layers) / total
+        for each in self._taught.losses(lessons):
+            value = each / total
             value.backward()
             loss += float(value.detach())
         for factor, gradient in self._taught.gradients():
@@ -155,7 +179,7 @@ class ReaderTrainer:
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         torch.nn.utils.clip_grad_norm_(parameters, _LONGEST_GRADIENT)
         for group in self._optimizer.param_groups:
-            group["lr"] = self._recipe.rate(self.step, self.tokens)
+            group["lr"] = self._recipe.rate(self.step, done)
         self._optimizer.step()
         self.step += 1
         self.tokens += sum(len(lesson.ids) for lesson in lessons)
@@ -167,7 +191,7 @@ class ReaderTrainer:
         self._taught.merge()
         judged = {}
         for kind, lessons in apart.items():
-            losses = [float(self._taught.network.loss(lesson, self._taught.layers)) for lesson in lessons]
+            losses = [float(value) for value in self._taught.losses(lessons)]
             judged[kind] = sum(losses) / float(sum(lesson.weight.sum() for lesson in lessons))
         mean = sum(self.losses) / max(1, len(self.losses))
         self.history.append({"step": self.step, "tokens": self.tokens, "loss": mean, "judged": judged})

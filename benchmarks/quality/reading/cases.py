@@ -14,7 +14,7 @@ from typing import Any
 from core.documents.document import Document, Section
 from core.errors import UserError
 
-_APART = 10  # every so manieth passage of SQuAD 2.0 is asked about
+APART = 10  # every so manieth passage of SQuAD 2.0 is asked about
 _SMALL = 3  # letters: shorter words tell nothing about where an answer stands
 _WORD = re.compile(r"[a-z]+")
 
@@ -106,7 +106,7 @@ def of_passages(folder: Path, count: int | None, seed: int) -> list[Question]:
             tuple(asked["answers"]),
         )
         for number, one in enumerate(map(json.loads, lines))
-        if number % _APART == 0
+        if number % APART == 0
         for asked in one["questions"]
     ]
     dice = random.Random(f"{seed}/squad2")
