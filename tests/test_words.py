@@ -34,7 +34,7 @@ OF_WORDS = (
     "app/test_talk.py",
     "e2e/test_languages.py",
 )
-ASSERTED = 318  # sentences, or parts of them, in the assertions of all other tests: it only falls
+ASSERTED = 230  # sentences, or parts of them, in the assertions of all other tests: it only falls
 
 
 def test_catalogue_holds_every_sentence():
@@ -166,17 +166,27 @@ def test_sentences_are_asserted_where_words_are_tested():
     """
     of_words = {TESTS / name for name in OF_WORDS}
     assert [file for file in of_words if not file.is_file()] == []
-    entries = _entries()
-    every, found = "\0".join(part for parts in entries for part in parts), []
+    entries, found = _entries(), []
+    every = "\0".join(part for parts in entries for part in parts)
     for file in sorted({*TESTS.rglob("*.py")} - of_words):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         found += [
             f"{file.relative_to(TESTS)}: {one}"
             for one in _asserted(tree)
-            if one in every or _filled(one, entries)
+            if (one in every or _filled(one, entries)) and not _same_in_every_language(one)
         ]
     assert len(found) <= ASSERTED, "\n".join(found)
     assert len(found) > ASSERTED - 30, f"{len(found)} are left: lower ASSERTED"
+
+
+def _same_in_every_language(text: str) -> bool:
+    """Whether every entry that holds it holds it in each translation, too: the name of a program, a command,
+    a setting as it is written. That is no wording.
+    """
+    languages = [catalogues.of(code).forms for code in catalogues.FOLDERS]
+    holders = [one for one in languages[0] if text in one]
+    told = [form for forms in languages for one in holders for form in forms.get(one, ("",))]
+    return bool(told) and all(text in one for one in told)
 
 
 def _entries() -> list[list[str]]:

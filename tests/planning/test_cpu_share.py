@@ -13,6 +13,7 @@ from core.decoding.refresh import RetrievalRefresh
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, draft_for, find
+from core.planning import notes, wording
 from core.planning.cpu_share import LOOKED_AT, PROMISE
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
@@ -20,6 +21,7 @@ from core.planning.stored_facts import StoredFacts
 from core.planning.tuned import Tuned
 from core.planning.wording import format_plan
 from tests.support.imagined import planned
+from tests.support.said import figures, values, worded_by
 from tests.support.tuned_record import MACHINE, RECORD
 from tests.tiers import first
 
@@ -168,18 +170,20 @@ def test_nobody_shares_where_it_cannot_pay(given: dict[str, object], machine: di
     found = make_plan(pc, settings, target=find(SEVEN).shape, draft=draft_for(find(SEVEN)).shape)
     assert (found.cpu_share, found.cpu_share_plain, found.expected_unshared_tbt_ms) == (0, 0, None)
     assert not any("cpu_share" in note for note in found.notes)
-    assert "CPU's share" not in format_plan(found)
+    assert sum("plain" in one.values for one in wording._times(found)) == 1
 
 
 def test_the_plan_says_what_it_promises():
     """Both times, in words and in JSON, and how to leave it out."""
     found = plan_of(PAPERS, cores=8)
-    (note,) = [note for note in found.notes if "cpu_share" in note]
-    assert "26%" in note and "201 ms" in note and "249 without" in note and "No card has measured it" in note
-    assert "without the CPU's share 249 ms (plain decoding 2,465 ms)" in format_plan(found)
-    figures = found.to_json()
-    assert (figures["cpu_share"], figures["cpu_share_plain"]) == (0.26, 0.43)
-    assert figures["expected_tbt_ms"] < figures["expected_unshared_tbt_ms"]
+    (note,) = worded_by(notes._cpu_share, *found.notes)
+    assert values(note).keys() == {"share", "ms", "without"} and figures(note) == ["26", "201", "249"]
+    assert "cpu_share: none" in note
+    _with_it, alone = [one for one in wording._times(found) if "plain" in one.values]
+    assert figures(alone) == ["249", "2,465"] and alone in format_plan(found)
+    kept = found.to_json()
+    assert (kept["cpu_share"], kept["cpu_share_plain"]) == (0.26, 0.43)
+    assert kept["expected_tbt_ms"] < kept["expected_unshared_tbt_ms"]
     plain = plan_of(PAPERS, cores=8, mode="autoregressive")
     (note,) = [note for note in plain.notes if "cpu_share" in note]
     assert "43%" in note and "2,465 without" in note
@@ -206,7 +210,8 @@ def test_what_was_tuned_keeps_the_share_that_it_was_measured_with():
     known = StoredFacts((record,))
     made = make_plan(MACHINE, Settings(context_tokens=8192), target=find(EMBEDDED).shape, known=known)
     assert (made.tuned, made.cpu_share, made.cpu_share_plain) == (record.date, 0.25, 0.4)
-    assert any("25%" in note and "as when this was tuned" in note for note in made.notes)
+    (note,) = worded_by(notes._cpu_share, *made.notes)
+    assert values(note) == {"share": 0.25} and figures(note) == ["25"]
     how = {"dtype": record.dtype, "threads": record.threads}
     assert record.unfit(record.machine, Settings(), **how) == ""
     assert "cpu_share" in record.unfit(record.machine, Settings(cpu_share="none"), **how)

@@ -13,12 +13,13 @@ from core.hardware.gpus import imagined_hardware
 from core.model.assistant_sizes import AssistantShape, assistant_shape
 from core.model.shapes import AheadShape
 from core.model.store.catalogue import find
-from core.planning import costs, planner
+from core.planning import costs, notes, planner, wording
 from core.planning.budget import DRAFT_CACHE, DRAFT_MODEL
 from core.planning.plan import ASSISTANT, MTP, Plan
 from core.planning.planner import make_plan
 from core.planning.stored_facts import StoredFacts
 from core.planning.wording import format_plan
+from tests.support.said import values, worded_by
 from tests.support.tuned_record import RECORD
 
 CARD = imagined_hardware(gpu="RTX 4090", ram_gib=64)
@@ -43,8 +44,10 @@ def test_a_file_with_such_a_layer_drafts_by_it_and_its_memory_is_counted():
     assert line(made, DRAFT_MODEL) == pytest.approx(289.5e6, rel=0.02)
     rows = made.draft_sinks + made.draft_window + made.tail_tokens
     assert line(made, DRAFT_CACHE) == rows * 2 * 4 * 256 * 2
-    assert any("(MTP) drafts: 0.50 of its tokens" in note for note in made.notes)
-    assert "a layer of the model's own (MTP)" in format_plan(made)
+    (note,) = worded_by(notes._draft, *made.notes)
+    assert values(note) == {"rate": 0.5} and "(MTP)" in note
+    (said,) = set(worded_by(wording._draft, *wording._choices(made)))
+    assert "(MTP)" in said and said in format_plan(made)
 
 
 def test_one_without_it_drafts_by_lookup():
@@ -85,7 +88,8 @@ def test_what_was_tuned_with_another_drafter_is_not_used():
     record = replace(record, machine=planner.machine_of(CARD), threads=CARD.physical_cores, draft_model="x")
     settings = Settings(context_tokens=BOOK, device="cuda", kv=8)
     made = make_plan(CARD, settings, target=find(NAME).shape, known=StoredFacts((record,)))
-    assert not made.tuned and any("they are for drafts by x" in note for note in made.notes)
+    assert not made.tuned
+    assert [values(one) for one in worded_by(planner._tuned, *made.notes)] == [{"draft": "x"}]
     own = replace(record, draft_model=MTP, kv_rows=made.kv_rows, on_chip_layers=made.on_chip_layers)
     made = make_plan(CARD, settings, target=find(NAME).shape, known=StoredFacts((own,)))
     assert (made.tuned, made.drafter) == (own.date, MTP)
@@ -157,7 +161,8 @@ def test_an_assistant_drafts_straight_before_a_cache_on_the_card():
     assert made.on_chip_layers == made.layers and made.assumed_draft_acceptance == costs.ACCEPTANCE_AHEAD
     assert line(made, DRAFT_MODEL) == assistant().weight_bytes("bfloat16")
     assert line(made, DRAFT_CACHE) == 0
-    assert any("own-assistant drafts from the model's own keys" in note for note in made.notes)
+    (note,) = worded_by(notes._draft, *made.notes)
+    assert values(note) == {"draft": "own-assistant", "rate": 0.5}
     alone = make_plan(
         imagined_hardware(gpu="RTX 4080", ram_gib=64),
         Settings(context_tokens=BOOK, device="cuda", draft_model="none"),

@@ -14,11 +14,12 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import find
-from core.planning import budget
+from core.planning import budget, notes
 from core.planning.offers import PlannedModel, choose_model, offers, plan_model
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from tests.support.imagined import planned
+from tests.support.said import values, worded_by
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 EIGHT = "Llama-3.1-8B-Instruct"
@@ -70,10 +71,11 @@ def test_what_was_rounded_is_said():
     exact = "Llama 3.1 8B Instruct, 4-bit weights (Q4_0), 16-bit KV cache, up to rounding on the card"
     assert found.exact_for == exact
     assert found.to_json()["exact_for"] == found.exact_for and found.to_json()["rounded"]
-    assert any("rounded to 4 bits (Q4_0), once" in note and "weights: 16" in note for note in found.notes)
+    (note,) = worded_by(notes._rounded, *found.notes)
+    assert values(note) == {"bits": 4, "format": "Q4_0"} and "weights: 16" in note
     for bits in (4, 16):  # as set: nothing was chosen
         asked = planned(PC_4090, EIGHT, context=131_072, weights=bits)
-        assert not any("rounded to" in note for note in asked.notes)
+        assert not worded_by(notes._rounded, *asked.notes)
 
 
 def test_the_disk_holds_the_checkpoint_and_what_is_made_of_it():

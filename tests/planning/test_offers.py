@@ -14,8 +14,10 @@ from core.errors import PlanError, UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import doctor
-from core.planning.offers import choose_model, offers, plan_model
+from core.planning.offers import choose_model, offer_for, offers, plan_model
 from core.planning.wording import format_plan
+from tests.support.imagined import PINNED
+from tests.support.said import values, worded_by
 
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 PC_3060 = imagined_hardware(gpu="RTX 3060", ram_gib=32)
@@ -79,7 +81,7 @@ def test_a_model_left_with_a_scrap_of_context_is_not_offered():
         one for one in offers(tight, Settings(weights=16)) if one.entry.name == "Yarn-Llama-2-13b-128k"
     )
     assert offer.plan is None
-    assert "tokens of context would fit" in offer.reason
+    assert worded_by(offer_for, offer.reason) and values(offer.reason).keys() == {"tokens"}
 
 
 def test_plan_for_names_the_draft_only_when_it_is_used():
@@ -94,12 +96,9 @@ def test_plan_for_names_the_draft_only_when_it_is_used():
 
 def test_a_base_model_is_labelled_in_its_plan():
     choice = plan_model(PC_4090, Settings(context_tokens=32_768), find("Yarn-Llama-2-7b-128k"))
-    assert (
-        any("not tuned for chat" in note for note in choice.plan.notes) and choice.entry.frame == "completion"
-    )
-    assert not any(
-        "not tuned" in note for note in plan_model(PC_4090, Settings(), find("Qwen3-8B")).plan.notes
-    )
+    (note,) = worded_by(plan_model, *choice.plan.notes)
+    assert values(note) == {"model": "Yarn-Llama-2-7b-128k"} and choice.entry.frame == "completion"
+    assert not worded_by(plan_model, *plan_model(PC_4090, Settings(), find("Qwen3-8B")).plan.notes)
 
 
 def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
@@ -120,7 +119,7 @@ def test_plan_as_text_names_every_line():
     text = format_plan(plan)
     assert all(line.name in text for line in plan.budget)
     assert all(note in text for note in plan.notes)
-    assert "pinned RAM" in text
+    assert PINNED in text
     assert f"{plan.on_chip_layers} of 32 layers" in text
 
 
@@ -172,6 +171,7 @@ def test_what_is_wrong_is_said(monkeypatch):
     assert report["would_run"] is None
     assert "GPU 1 does not answer" in text
     assert "a-package-nobody-has" in text
-    assert "1.0 GB is free in /data" in text
+    (little,) = worded_by(doctor._disk_problems, *report["problems"])
+    assert values(little) == {"free": "1.0 GB", "folder": "/data"} and little in text
     assert "6.2 GB/s" in text
     assert "needs 30" in text

@@ -16,7 +16,7 @@ from core.planning.fitting import site_of
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from core.planning.wording import format_plan
-from tests.support.imagined import planned
+from tests.support.imagined import PINNED, planned
 
 
 def test_the_papers_4090_row():
@@ -38,7 +38,7 @@ def test_the_papers_4090_row():
         kv=16,
     )
     assert (found.on_chip_layers, found.swept_prefill, found.prefill_segment_tokens) == (2, True, 16_384)
-    assert found.bytes_in("pinned RAM") == 30 * 131_328 * 16_384
+    assert found.bytes_in(PINNED) == 30 * 131_328 * 16_384
     assert 2570 <= found.expected_plain_tbt_ms <= 2610
     assert 200 <= found.expected_tbt_ms <= 312
     assert found.draft_model == "llama-68m"
@@ -57,7 +57,7 @@ def test_llama_31_8b_at_128k_on_a_4090():
         kv=16,
     )
     assert (found.on_chip_layers, found.swept_prefill) == (10, True)
-    away = found.bytes_in("pinned RAM")
+    away = found.bytes_in(PINNED)
     assert away == pytest.approx(22 * 131_104 * 4096, rel=0.005)
     assert found.expected_plain_tbt_ms == pytest.approx(away / 25e9 * 1e3, rel=0.02)
 
@@ -126,7 +126,7 @@ def test_two_whole_layers_stay_where_they_take_less():
 def test_small_context_on_a_large_card_stays_on_chip():
     """Llama-3.2-1B at 8K on a 4090: 2.5 GB of weights and 0.27 GB of KV. Nothing may cross the bus."""
     found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=32), "Llama-3.2-1B-Instruct", context=8192)
-    assert (found.on_chip_layers, found.staging_blocks, found.bytes_in("pinned RAM")) == (16, 0, 0)
+    assert (found.on_chip_layers, found.staging_blocks, found.bytes_in(PINNED)) == (16, 0, 0)
     assert found.pcie_gb_per_s is None
     assert found.expected_plain_tbt_ms < 10
 

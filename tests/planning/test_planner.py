@@ -17,13 +17,14 @@ from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.model.gguf.size_estimates import rounded_shape
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find, load_catalogue
-from core.planning import budget
+from core.planning import budget, fitting, notes, plan_errors
 from core.planning.costs import PASSAGE_TOKENS
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from core.planning.stored_facts import StoredFacts
 from core.text.words import GB
-from tests.support.imagined import planned
+from tests.support.imagined import DISK, PINNED, RAM, VRAM, planned
+from tests.support.said import values, worded_by
 from tests.tiers import first
 
 CARDS = ("RTX 3060", "RTX 3070", "RTX 3080", "RTX 3090", "RTX 4070 Ti", "RTX 4090", "RTX 5090", "A100 80 GB")
@@ -82,8 +83,8 @@ def test_lines_sum_to_at_most_what_is_free(table):
             continue
         free = hardware.gpus[0].free_bytes if hardware.gpus else 0
         assert found.bytes_in("VRAM") <= free, key
-        assert found.bytes_in("RAM") + found.bytes_in("pinned RAM") <= hardware.ram_available_bytes, key
-        assert found.bytes_in("pinned RAM") <= hardware.pinnable_bytes, key
+        assert found.bytes_in(RAM) + found.bytes_in(PINNED) <= hardware.ram_available_bytes, key
+        assert found.bytes_in(PINNED) <= hardware.pinnable_bytes, key
 
 
 def as_held(found: Plan, shape: ModelShape) -> ModelShape:
@@ -254,14 +255,12 @@ def test_llama_2_7b_at_128k_on_a_64_gb_pc_is_refused_before_loading():
         kv=16,
         weights=16,
     )
-    message = str(found)
     assert isinstance(found, PlanError)
-    assert "GB of RAM" in message
-    assert "KV cache" in message
-    assert "add RAM" in message
-    assert "set kv to 8" in message
-    assert "choose Qwen3.5-9B" in message
-    assert re.search(r"[Ll]ower context_tokens to \d", message)
+    assert values(str(found))["place"] == RAM
+    assert budget.KV_PINNED in worded_by(budget, str(found))
+    shorter, coded, _more_memory, other = worded_by(plan_errors._remedies, str(found))
+    assert re.search(r"context_tokens.* [\d,]+$", shorter) and re.search(r"\bkv\b.* 8$", coded)
+    assert values(other) == {"model": "Qwen3.5-9B", "tokens": "131,072"}
 
 
 def test_every_refusal_names_need_supply_and_a_way_out(table):
@@ -336,7 +335,7 @@ def test_a_kv_cache_of_8_bits_is_for_what_is_slow_or_does_not_fit():
             "bfloat16",
             "int8",
         )
-        assert ", 8-bit KV cache" in eight.exact_for and ", 16-bit KV cache" in sixteen.exact_for
+        assert [values(one.exact_for)["bits"] for one in (eight, sixteen)] == [8, 16]
         assert eight.to_json()["kv_bits"] == 8
         shares = [
             sum(line.bytes for line in found.budget if line.name in (budget.KV_ON_CHIP, budget.KV_PINNED))
@@ -362,7 +361,8 @@ def test_keys_with_a_constant_part_keep_16_bits():
         make_plan(small, settings, target=replace(shape, attention_bias=True))
     assert planned(small, "Qwen2.5-7B-Instruct-1M", context=131_072).kv_bits == 16
     asked = planned(small, "Qwen2.5-7B-Instruct-1M", context=131_072, kv=8)
-    assert asked.kv_bits == 8 and any("constant part" in note for note in asked.notes)
+    assert asked.kv_bits == 8
+    assert [("kv: auto" in one) for one in worded_by(notes._kv_format, *asked.notes)] == [True]
 
 
 def test_suggested_ram_is_enough():
@@ -376,20 +376,19 @@ def test_suggested_ram_is_enough():
 def test_weights_too_large_for_the_card():
     large = imagined_hardware(gpu="RTX 4090", ram_gib=128)
     found = planned(large, "Yarn-Llama-2-13b-128k", context=131_072, weights=16)
-    assert "of VRAM" in str(found)
-    assert "weights 26.0 GB" in str(found)
+    assert values(str(found))["place"] == VRAM and "only" not in str(found)
+    assert f"{budget.WEIGHTS} 26.0 GB" in str(found)
     small = imagined_hardware(gpu="RTX 3060", ram_gib=64)
     found = planned(small, "Llama-3.1-8B-Instruct", context=None, weights=16)
-    assert "even with only" in str(found)
+    assert values(str(found))["tokens"] == "1,024" and "only" in str(found)
     other = re.search(r"choose (\S+), which fits with 8,192 tokens", str(found))
     assert other and isinstance(planned(small, other[1], context=8192), Plan)
 
 
 def test_context_beyond_the_model_is_refused():
     hardware = imagined_hardware(gpu="RTX 4090", ram_gib=128)
-    assert "handles at most 131,072 tokens" in str(
-        planned(hardware, "Llama-3.1-8B-Instruct", context=200_000)
-    )
+    refused = values(str(planned(hardware, "Llama-3.1-8B-Instruct", context=200_000)))
+    assert (refused["most"], refused["context"]) == ("131,072", "200,000")
 
 
 @pytest.mark.parametrize(
@@ -414,7 +413,7 @@ def test_what_the_middle_level_sees_grows_with_the_context(gpu: str | None, cont
 def test_a_figure_of_the_user_that_breaks_the_plan_is_named(key, value):
     hardware = imagined_hardware(gpu="RTX 4090", ram_gib=64)
     found = planned(hardware, "Llama-3.1-8B-Instruct", context=131_072, weights=16, **{key: value})
-    assert f"et {key} to auto" in str(found)
+    assert {"setting": key} in [one.values for one in worded_by(plan_errors._remedies, str(found))]
 
 
 def test_cuda_wanted_and_not_there():
@@ -422,8 +421,7 @@ def test_cuda_wanted_and_not_there():
         imagined_hardware(ram_gib=16), problems=("The NVIDIA driver does not answer (fault).",)
     )
     found = planned(hardware, "SmolLM2-135M-Instruct", context=None, device="cuda")
-    assert "No usable CUDA GPU" in str(found)
-    assert "does not answer" in str(found)
+    assert worded_by(fitting, str(found)) and "(fault)" in str(found)
 
 
 def test_the_disk_is_a_place_with_lines():
@@ -435,13 +433,15 @@ def test_the_disk_is_a_place_with_lines():
     lines = {line.name: line.bytes for line in found.budget if line.place == "disk"}
     models = find("LWM-Text-Chat-128K").shape, find("llama-68m").shape
     assert lines == {
-        "model files": 2 * sum(shape.parameters for shape in models),
-        "KV snapshots, at most": 5 * GB,
+        budget.MODEL_FILES: 2 * sum(shape.parameters for shape in models),
+        budget.SNAPSHOTS: 5 * GB,
     }
-    assert any("68.7 GB would be kept on disk, more than the 5.0 GB allowed" in note for note in found.notes)
-    assert not any("is free in" in note for note in found.notes)
+    (said,) = worded_by(notes._snapshots, *found.notes)
+    assert values(said) == {"book": "68.7 GB", "quota": "5.0 GB"}
+    assert not worded_by(notes._files, *found.notes)
 
     little = replace(pc, disk_free_bytes=10 * GB)
     off = planned(little, "LWM-Text-Chat-128K", context=131_072, snapshot_quota_gb=0, weights=16)
-    assert [line.name for line in off.budget if line.place == "disk"] == ["model files"]
-    assert any("The model's files take 13.6 GB; 10.0 GB is free in /data." in note for note in off.notes)
+    assert [line.name for line in off.budget if line.place == DISK] == [budget.MODEL_FILES]
+    (said,) = worded_by(notes._files, *off.notes)
+    assert values(said) == {"needed": "13.6 GB", "free": "10.0 GB", "folder": "/data"}

@@ -11,10 +11,12 @@ from core.errors import PlanError, UserError
 from core.hardware.facts import GIB
 from core.hardware.gpus import imagine, imagined_gpu, imagined_hardware
 from core.model.store.catalogue import find
-from core.planning import budget, costs
+from core.planning import budget, costs, notes
 from core.planning.fitting import weakest
 from core.planning.wording import format_plan
-from tests.support.imagined import planned
+from core.text.words import size
+from tests.support.imagined import VRAM, planned
+from tests.support.said import worded_by
 
 LLAMA = "Yarn-Llama-2-7b-128k"
 BOTH = {"devices": (0, 1)}
@@ -39,9 +41,12 @@ def test_two_cards_hold_and_stream_half_each():
     assert line(two, budget.PROGRAM) == 2 * line(one, budget.PROGRAM)
     assert line(two, budget.MODEL_FILES) == line(one, budget.MODEL_FILES)
     assert line(two, budget.SNAPSHOTS) == 0 and two.cuda_graphs == "off"
-    assert "VRAM, each card" in format_plan(two) and "VRAM, each card" not in format_plan(one)
+    told = [format_plan(made).splitlines() for made in (one, two)]
+    heads = [next(row for row in rows if row.startswith(VRAM)) for rows in told]
+    assert heads[0] == f"{VRAM}  {size(one.bytes_in(VRAM))}"
+    assert "card" in heads[1] and heads[1].endswith(f"  {size(two.bytes_in(VRAM))}")
     assert "2 × RTX 4090" in two.notes[0]
-    assert not [note for note in two.notes if note.startswith("Not used")]
+    assert not worded_by(notes._gpus_left, *two.notes)
 
 
 def test_the_papers_two_cards():

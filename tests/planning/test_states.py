@@ -16,11 +16,12 @@ from core.model.families import text_config
 from core.model.gguf.size_estimates import matrix_bytes
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import find
-from core.planning import budget
+from core.planning import budget, notes
 from core.planning.costs import ACCEPTANCE_NGRAM, cpu_speeds, gpu_speeds, pass_s, prefill_seconds
 from core.planning.offers import plan_model
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
+from tests.support.said import worded_by
 from tests.support.tiny import oracle, ours, whole_cache
 
 BOOK = 131_072
@@ -143,10 +144,9 @@ def test_each_row_of_a_draft_is_paid_for():
     assert plan.expected_row_ms > 24 * 0.15 > 0.5 > ours.expected_row_ms > 24 * 0.001
     assert plan.expected_plain_tbt_ms > ours.expected_plain_tbt_ms + 24 * 0.1
     assert plan.expected_prefill_s == ours.expected_prefill_s, "whole steps are torch's"
-    said = "Layers with a state are computed by"
-    notes = [[note for note in one.notes if note.startswith(said)] for one in (plan, ours)]
-    assert "by torch, row by row" in notes[0][0] and "expected, not measured" in notes[1][0]
-    assert not any(said in note for note in planned("2B", ram_gib=16).notes)
+    (by_torch,), (by_ours,) = (worded_by(notes._states, *one.notes) for one in (plan, ours))
+    assert "torch" in by_torch and "torch" not in by_ours and "kernel" in by_ours
+    assert not worded_by(notes._states, *planned("2B", ram_gib=16).notes)
 
 
 def test_none_of_our_kernels_is_counted_on_where_the_person_wants_none():

@@ -11,12 +11,13 @@ import pytest
 from core.config import Settings
 from core.hardware.facts import Hardware
 from core.model.store.catalogue import EMBEDDED, find
-from core.planning import stored_facts
+from core.planning import notes, stored_facts
 from core.planning.doctor import doctor_report
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from core.planning.tuned import Tuned, bucket, interpolated_ms
 from core.planning.wording import format_plan
+from tests.support.said import values, worded_by
 from tests.support.tuned_record import MACHINE, RECORD
 
 
@@ -64,10 +65,10 @@ def test_the_user_wins():
         and made.assumed_acceptance == 0.5
         and made.expected_plain_tbt_ms == 40.0
     )
-    assert any(
-        "gamma, middle_gamma: as set; retrieval_budget, retrieval_chunk were measured" in note
-        for note in made.notes
-    )
+    _whole, own, rest = worded_by(notes.tuning_notes, *made.notes)
+    assert values(own) == {"names": "gamma, middle_gamma"}
+    assert values(rest) == {"names": "retrieval_budget, retrieval_chunk", "date": made.tuned}
+    assert made.tuned in rest
     assert "an assumed acceptance of 0.50" in format_plan(made)
 
 
@@ -94,7 +95,7 @@ def test_what_does_not_hold_here_is_not_used_and_said(changes: dict, settings: d
 def test_another_context_is_another_matter():
     """What was measured behind 8K says nothing of 2K, and nothing needs to be said about it."""
     made = planned(context_tokens=2048)
-    assert made.tuned == "" and not any("not used" in note for note in made.notes)
+    assert made.tuned == "" and not any(RECORD.date in note for note in made.notes)
     assert planned(context_tokens=7000).tuned and [bucket(n) for n in (4096, 4097, 8192)] == [
         4096,
         8192,
@@ -156,9 +157,10 @@ def test_a_stale_record_says_so(tmp_path: Path, record: Tuned):
     assert "format 0" in stored_facts.read_tuned(tmp_path)[0].stale
     stored_facts.store_tuned(tmp_path, record)
     (tmp_path / "model" / "config.json").write_text('{"a": 1}')
-    assert "files have changed" in stored_facts.read_tuned(tmp_path)[0].stale
+    changed = stored_facts.read_tuned(tmp_path)[0].stale
+    assert worded_by(stored_facts._stale, changed) and not changed.values
     (tmp_path / "model" / "config.json").unlink()
-    assert "no longer" in stored_facts.read_tuned(tmp_path)[0].stale
+    assert values(stored_facts.read_tuned(tmp_path)[0].stale) == {"folder": record.folder}
 
 
 @pytest.mark.parametrize(

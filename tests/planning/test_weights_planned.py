@@ -14,9 +14,10 @@ from core.hardware.gpus import imagined_hardware
 from core.model.gguf.size_estimates import in_format
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import load_catalogue
-from core.planning import budget
+from core.planning import budget, notes
 from core.planning.planner import make_plan
 from tests.support.imagined import planned
+from tests.support.said import values, worded_by
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,15 @@ def test_a_gguf_is_planned_by_what_its_codes_take():
     kept = make_plan(hardware, Settings(), target=shape)
     numbers = make_plan(hardware, Settings(weights=16, context_tokens=8192), target=shape)
     assert (kept.weights_kernel, kept.weights_bits, kept.weights_format) == ("codes", 4, "Q4_K_M")
-    assert kept.exact_for == "Llama-3.1-8B-Instruct-Q4_K_M, 4-bit weights (Q4_K_M), 16-bit KV cache"
+    exact = kept.exact_for.values
+    assert (exact["model"], exact["bits"]) == ("Llama-3.1-8B-Instruct-Q4_K_M", 16)
+    assert values(exact["weights"]) == {"bits": 4, "format": "Q4_K_M"}
     assert kept.to_json()["exact_for"] == kept.exact_for
     sizes = {line.name: line.bytes for line in kept.budget}
-    assert 4.9e9 < sizes["weights"] < 5.0e9 and sizes["weights decoded for a product"] > 0
+    assert 4.9e9 < sizes[budget.WEIGHTS] < 5.0e9 and sizes[budget.DECODED] > 0
     assert (numbers.weights_kernel, numbers.weights_bits) == ("float", 16)
-    assert numbers.exact_for.endswith("Q4_K_M weights as bfloat16, 16-bit KV cache")
+    assert values(numbers.exact_for.values["weights"]) == {"format": "Q4_K_M", "dtype": "bfloat16"}
+    assert numbers.exact_for.values["bits"] == 16
     assert next(line.bytes for line in numbers.budget if line.name == "weights") > 15e9
     like = make_plan(hardware, Settings(context_tokens=8192), target=shape)
     assert like.expected_plain_tbt_ms < numbers.expected_plain_tbt_ms
@@ -95,7 +99,8 @@ def test_codes_on_a_card_are_read_as_they_are():
         make_plan(hardware, Settings(weights=bits, context_tokens=8192), target=shape) for bits in (8, 16)
     )
     assert make_plan(hardware, Settings(context_tokens=8192), target=shape) == kept
-    assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
+    (note,) = worded_by(notes._weights, *kept.notes)
+    assert kept.weights_kernel == "codes" and "kernel" in note and "slow" not in note
     assert kept.expected_plain_tbt_ms < 0.6 * numbers.expected_plain_tbt_ms
     # bytes at four fifths of what numbers are read at, and nothing sooner
     read_s = shape.pass_bytes("bfloat16") / (0.8 * 0.91 * 1008e9)
@@ -117,10 +122,11 @@ def test_codes_that_torch_decodes_are_said_to_be_slow(facts: dict[str, object]):
     assert make_plan(hardware, Settings(context_tokens=8192), target=shape) == numbers
     small = make_plan(card("RTX 4070", **facts), Settings(context_tokens=8192), target=shape)
     assert small.weights_kernel == "codes" and small.exact_for.startswith("Llama 3.1 8B Instruct, 4-bit")
-    assert kept.weights_kernel == "codes" and any("not measured" in note for note in kept.notes)
+    (note,) = worded_by(notes._weights, *kept.notes)
+    assert kept.weights_kernel == "codes" and "kernel" not in note and "slow" in note
     assert kept.bytes_in("VRAM") < numbers.bytes_in("VRAM")
     assert kept.expected_plain_tbt_ms > 2 * numbers.expected_plain_tbt_ms
-    assert not any("not measured" in note for note in numbers.notes)
+    assert not worded_by(notes._weights, *numbers.notes)
 
 
 def test_a_plan_without_our_kernels_counts_on_none():
@@ -164,10 +170,10 @@ def test_a_cache_in_codes_is_counted_by_what_reads_it():
     cache = 65_536 * shape.kv_bytes_per_token("int8")
     beyond = cache * (1 / 0.91 / 1008e9) * 1e3
     assert slow.expected_plain_tbt_ms > swift.expected_plain_tbt_ms + 2 * beyond
-    assert any("tried on the card first" in note and "8 bits" in note for note in swift.notes)
-    assert any("decoded piece by piece" in note for note in slow.notes)
+    read = {key: worded_by(notes._kv_format, *one.notes)[1].template for key, one in plans.items()}
+    assert "kernel" in read[128, ()] and "kernel" not in read[128, (CODED_KV,)]
+    assert read[32, ()] == read[128, (CODED_KV,)]
     assert plans[32, ()].expected_plain_tbt_ms == plans[32, (CODED_KV,)].expected_plain_tbt_ms
-    assert any("decoded piece by piece" in note for note in plans[32, ()].notes)
 
 
 @pytest.mark.parametrize(
@@ -221,12 +227,8 @@ def test_what_the_compiled_kernels_of_a_cpu_do_not_do_takes_torchs_time():
     assert decoded.expected_book_s > kept.expected_book_s
     swift, slow = (make_plan(one, replace(settings, kv=8), target=shape) for one in (pc, none))
     assert slow.expected_plain_tbt_ms > 3 * swift.expected_plain_tbt_ms
-    said = "does not work on this computer"
-    assert [any(said in note for note in one.notes) for one in (kept, attended, decoded)] == [
-        False,
-        True,
-        True,
-    ]
+    said = [worded_by(notes._refused, *one.notes) for one in (kept, attended, decoded)]
+    assert not said[0] and said[1] == said[2] and "torch" in said[1][0]
 
 
 def test_drafts_without_their_kernel_take_the_time_of_exact_products():
@@ -237,6 +239,5 @@ def test_drafts_without_their_kernel_take_the_time_of_exact_products():
     assert lost.expected_plain_tbt_ms == kept.expected_plain_tbt_ms and lost.dtype == kept.dtype
     assert lost.expected_tbt_ms > 1.05 * kept.expected_tbt_ms
     numbers = make_plan(replace(pc, refused=(COARSE,)), replace(settings, weights=16), target=shape)
-    said = "kernel for drafts does not work"
-    found = [any(said in note for note in one.notes) for one in (kept, lost, numbers)]
-    assert found == [False, True, False]
+    exact, said, of_numbers = (worded_by(notes._refused, *one.notes) for one in (kept, lost, numbers))
+    assert not exact and not of_numbers and "drafts" in said[0]

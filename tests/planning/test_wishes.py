@@ -10,10 +10,12 @@ from core.config import Settings
 from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_gpu, imagined_hardware
 from core.model.store.catalogue import draft_for, find
-from core.planning import budget
+from core.planning import budget, notes
 from core.planning.fitting import site_of
 from core.planning.planner import make_plan
-from tests.support.imagined import planned
+from core.text.words import size
+from tests.support.imagined import PINNED, planned
+from tests.support.said import figures, values, worded_by
 
 
 def test_every_override_reaches_the_plan():
@@ -50,7 +52,8 @@ def test_cpu_override_ignores_the_gpu():
         imagined_hardware(gpu="RTX 4090", ram_gib=64), "SmolLM2-135M-Instruct", context=None, device="cpu"
     )
     assert found.device == "cpu"
-    assert "Not used: RTX 4090." in found.notes
+    (note,) = worded_by(notes._gpus_left, *found.notes)
+    assert values(note) == {"names": "RTX 4090"}
 
 
 def test_draft_model_none_means_none():
@@ -79,14 +82,16 @@ def test_windows_pins_two_fifths():
         for system in ("Linux", "Windows")
     )
     pageable = [line for line in windows.budget if line.name == budget.KV_PAGEABLE]
-    assert windows.bytes_in("pinned RAM") == int(0.4 * 96 * GIB)
+    assert windows.bytes_in(PINNED) == int(0.4 * 96 * GIB)
     assert pageable[0].bytes > 0
     # what no code makes, such as blocks on the way to the card, has no line
     in_ram = {line.name for line in windows.budget if line.place == "RAM"}
     assert in_ram == {budget.KV_PAGEABLE, budget.PROGRAM, budget.KEPT_FREE}
     assert windows.expected_tbt_ms > linux.expected_tbt_ms
-    assert any("half the rate" in note for note in windows.notes)
-    assert not any("half the rate" in note for note in linux.notes)
+    (note,) = worded_by(notes._pageable, *windows.notes)
+    said = {"system": "Windows", "pinnable": size(0.4 * 96 * GIB), "pageable": size(pageable[0].bytes)}
+    assert values(note) == said
+    assert not worded_by(notes._pageable, *linux.notes)
 
 
 def test_stretched_context_is_labelled():
@@ -99,12 +104,14 @@ def test_automatic_context_is_what_memory_allows_and_says_so():
     entry = find("LWM-Text-Chat-128K")
     found = planned(imagined_hardware(gpu="RTX 4090", ram_gib=64), entry.name, context=None, weights=16)
     assert found.context_tokens < 131_072
-    assert any("Memory ends the context" in note for note in found.notes)
+    (note,) = worded_by(notes._context, *found.notes)
+    assert figures(note) == [f"{found.context_tokens:,}", "131,072"] and "context_tokens" not in note
     million = planned(
         imagined_hardware(gpu="A100 80 GB", ram_gib=128), "Qwen2.5-7B-Instruct-1M", context=None
     )
     assert million.context_tokens == 131_072
-    assert any("raise context_tokens" in note for note in million.notes)
+    (note,) = worded_by(notes._context, *million.notes)
+    assert figures(note) == ["262,144", "131,072"] and "context_tokens" in note
 
 
 def test_no_gain_is_claimed_where_plain_decoding_is_faster():
@@ -118,11 +125,10 @@ def test_no_gain_is_claimed_where_plain_decoding_is_faster():
         planned(hardware, "Llama-3.2-1B-Instruct", gamma=4, **poor),
     )
     assert free.expected_tbt_ms == free.expected_plain_tbt_ms
-    assert any("decoding is plain" in note for note in free.notes) and not any(
-        "times faster" in note for note in free.notes
-    )
     assert fixed.expected_tbt_ms > fixed.expected_plain_tbt_ms and fixed.gamma == 4
-    assert any("faster here" in note for note in fixed.notes)
+    (_said, than_free), (_also, than_fixed) = (worded_by(notes._speed, *one.notes) for one in (free, fixed))
+    assert figures(than_free) == [] and "gamma" not in than_free
+    assert figures(than_fixed) == [f"{fixed.expected_plain_tbt_ms:.0f}"] and "gamma" in than_fixed
 
 
 def test_offloading_can_be_tried_on_the_cpu():
@@ -139,7 +145,8 @@ def test_the_gpu_with_most_free_memory_is_taken():
     idle = replace(imagined_gpu("RTX 3060"), index=1)
     hardware = replace(base, gpus=(busy, idle))
     assert site_of(hardware, Settings()).gpu.index == 1
-    assert "Not used: RTX 4090." in planned(hardware, "Llama-3.2-1B-Instruct", context=8192).notes
+    (note,) = worded_by(notes._gpus_left, *planned(hardware, "Llama-3.2-1B-Instruct", context=8192).notes)
+    assert values(note) == {"names": "RTX 4090"}
 
 
 def test_tiny_models_of_tests_can_be_planned():

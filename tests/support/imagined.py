@@ -6,10 +6,11 @@ from core.config import Settings
 from core.errors import PlanError
 from core.hardware.facts import Hardware
 from core.model.store.catalogue import draft_for, find, load_catalogue
-from core.planning.plan import Plan
+from core.planning.plan import PLACES, Plan
 from core.planning.planner import make_plan
 from core.planning.stored_facts import NOTHING, StoredFacts
 
+VRAM, PINNED, RAM, DISK = PLACES
 SHAPES = tuple(
     entry.shape for entry in load_catalogue().values() if entry.role == "target" and not entry.file
 )
