@@ -224,9 +224,20 @@
     const now = button(document.elementFromPoint(event.clientX, event.clientY));
     if (now && pressed && !pressed.isConnected && named(now) === named(pressed)) now.click();
   }, true);
+  // as a plain link, a file that cannot be made would leave a failed download beside what the page says of it
+  const save = async (link) => {
+    const answer = await fetch(link.href);
+    if (answer.status !== 200) return;
+    const file = document.createElement("a");
+    file.href = URL.createObjectURL(await answer.blob());
+    file.download = decodeURIComponent(answer.headers.get("Content-Disposition").split("''")[1]);
+    file.click();
+    setTimeout(() => URL.revokeObjectURL(file.href), 60000);
+  };
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
     let found;
+    if (!hit(".export")) document.querySelector(".export[open]")?.removeAttribute("open");
     if (hit("[data-drop]")) choose();
     else if (hit("[data-bring-in]")) choose(".json");
     else if ((found = hit("[data-quit]"))) quit(found);
@@ -237,6 +248,7 @@
     else if (hit("[data-skip]")) { event.preventDefault(); ask(); }
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
     else if ((found = hit("[data-copy]"))) copyText(found);
+    else if ((found = hit("a[download][href^='/export']"))) { event.preventDefault(); save(found); }
     else if ((found = hit(":is(button, a)[data-act]"))) {
       if (found.tagName === "A") event.preventDefault();   // a quotation leads to its place by what is sent
       const { act, confirm: question, prompt: wanted, ...rest } = found.dataset;
@@ -288,8 +300,8 @@
   };
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
-      const own = document.querySelector(".own[open]");
-      if (own) { own.querySelector("summary").focus(); own.open = false; }
+      const unfolded = document.querySelector(".own[open], .export[open]");
+      if (unfolded) { unfolded.querySelector("summary").focus(); unfolded.open = false; }
       else if (openDrawer()) toggleDrawer(openDrawer(), false);
       else if (document.querySelector(WRITING)) send({ act: "stop" });
     }

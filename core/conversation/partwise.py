@@ -20,14 +20,13 @@ from core.conversation.reading import ReadingPlan
 from core.conversation.services import Responder
 from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
-from core.conversation.summary_layout import HeadedLines, composed, quoted
+from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
 from core.conversation.supported_sentences import TellableSpan, repeats
 from core.documents.word_count import count_words
 from core.events import Event, Finished, ReadingStep, Stats
 from core.request import Params
 from core.stats import combined_stats
 from core.text.levelled import LevelledText
-from core.text.words import translated as _
 
 _TOKENS_A_WORD = 1.6
 _DRAWN_TEMPERATURE = 0.6  # of another telling than the likeliest
@@ -157,8 +156,7 @@ class PartByPart(Responder):
             notes.append(not_followed())
         if reason == "user":
             done = sum(slot.complete for slot in summary.slots)
-            words = _("Stopped in part {number} of {count}; the parts before it are kept.")
-            notes.append(words.format(number=done + 1, count=len(summary.slots)))
+            notes.append(stopped_in(done + 1, len(summary.slots)))
         ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids

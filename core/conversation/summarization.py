@@ -19,7 +19,7 @@ from core.conversation.reading import ReadingPart, ReadingPlan, by_chapter, of_l
 from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.summary import Read, SummaryResult, SummarySource, joined_lines, ready_text
-from core.conversation.summary_layout import HeadedLines, composed, quoted
+from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
 from core.conversation.supported_sentences import TellableSpan, fewer, own_lines, whole_sentences
 from core.documents.document import Document
 from core.events import Event, Finished, ReadingStep, Stats
@@ -63,8 +63,7 @@ class Summaries(Responder):
         notes: list[PartSummary] = []
         parts = yield from self._parts(run, plan, notes)
         if parts.stopped:
-            words = _("Stopped in part {number} of {count}; the parts before it are kept.")
-            said = words.format(number=len(notes) + 1, count=len(plan.parts))
+            said = stopped_in(len(notes) + 1, len(plan.parts))
             yield self._stopped(run, plan, notes, parts.stats, (said, *parts.notes))
             return
         whole = yield from self._whole(run, plan, notes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from core.conversation.part_summaries import SummaryLine
 from core.events import SourceSpan
 from core.text.levelled import LevelledText
+from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 _PARAGRAPH_LINES = 5
@@ -62,3 +63,11 @@ def quoted(stands: Sequence[SourceSpan]) -> list[str]:
 
 def _quotation(sentence: str) -> str:
     return f"“{sentence.replace('“', '‘').replace('”', '’')}”"
+
+
+def stopped_in(part: int, count: int) -> str:
+    """What is said of a summary that was stopped in this one of its parts: before the first none is kept."""
+    words = _("Stopped in part {number} of {count}; the parts before it are kept.")
+    if part == 1:
+        words = _("Stopped in part {number} of {count}.")
+    return words.format(number=part, count=count)

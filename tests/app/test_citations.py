@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from app.web.citations import Citations
 from app.web.regions import answer_html
 from core.documents.document import Document, Section
+from core.events import SourceSpan
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
 
@@ -48,6 +50,15 @@ def test_each_sentence_shows_where_to_look(pages, said):
     assert [one.short for one in signs if one.kind != "nothing"] == said
     assert (cited.sentences, cited.supported) == (3, 2)
     assert [found.excerpt[:9] for found in cited.found] == ["Ogilvy, t", "Henderson"]
+
+
+def test_an_answer_that_is_doubted_is_not_said_to_stand_nowhere():
+    """“Nothing found that says this” stood above the sentence of the book that says it, word for word."""
+    text, known = "Henderson.", book(pages=True)
+    doubted = SourceSpan(0, len(text), known.text.index("Henderson"), len(known.text), borne_out=False)
+    html = answer_html(((text, "target"),), Citations()(text, known, "Who ran?", (), (doubted,)).citations)
+    assert "sign-nothing" in html and "Nothing found" not in html
+    assert re.search(r'title="[^"]*page 2"', html)
 
 
 def test_sign_stands_behind_its_sentence_in_lists_and_paragraphs():

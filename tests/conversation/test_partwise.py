@@ -25,6 +25,7 @@ from core.evidence.support import Evidence
 from core.request import Request
 from core.text.levelled import LevelledText
 from core.wire import pack, unpack
+from tests.support.said import values
 from tests.support.talks import ask, finished, make
 from tests.support.told_books import long_book, stands_in, style, telling, true_of
 
@@ -137,16 +138,24 @@ def test_a_page_of_a_long_book_is_told_from_the_parts_that_its_sentences_stand_i
     stands_in(book, done)
 
 
-def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
-    book, session = long_book(), make(telling(true_of), style=STYLE)[0]
-    parts = []
-    for event in session.ask(Request(None, book, "c"), should_stop=lambda: len(parts) > 2):
+def stopped_in_part(number: int, book) -> Finished:
+    """The end of a summary that is stopped in this part."""
+    session, parts = make(telling(true_of), style=STYLE)[0], []
+    for event in session.ask(Request(None, book, "c"), should_stop=lambda: len(parts) >= number):
         if isinstance(event, ReadingStep):
             parts.append(event)
     assert isinstance(event, Finished) and event.reason == "user"
+    return event
+
+
+def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
+    book = long_book()
+    event = stopped_in_part(3, book)
     assert {one.quoted for one in event.stands} == {True, False}
     stands_in(book, event)
-    assert any("Stopped in part 3" in note for note in event.notes)
+    (said,) = [note for note in event.notes if values(note).get("number") == 3]
+    (at_once,) = [note for note in stopped_in_part(1, book).notes if values(note).get("number") == 1]
+    assert at_once.template != said.template, "there is no part before the first"
 
 
 def test_a_part_that_was_stopped_in_its_middle_does_not_count_as_read(tmp_path):

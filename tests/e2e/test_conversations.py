@@ -123,8 +123,17 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
         page.click("a[href='/export?form=tsv']")
     assert cards.value.suggested_filename == "The Thursday Clock.tsv"
     assert cards.value.path().read_text(encoding="utf-8").startswith("#separator:tab\n#html:true\n")
+    failed = []
+    page.on("download", lambda broken: failed.append(broken))
     page.click("a[href='/export?form=epub']")
     page.wait_for_selector(".notice-error:has-text('no summary in this conversation')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".export:not([open])")
+    page.click(".export summary")
+    page.click("#question textarea")
+    page.wait_for_selector(".export:not([open])")
+    assert failed == [], "what cannot be made leaves no broken download"
+    page.click(".export summary")
     with page.expect_download() as told:
         page.click("a[href='/export?form=json']")
     file = tmp_path / "talk.json"
