@@ -7,7 +7,7 @@ from core.events import Event, Prefill, Stats
 from core.planning.costs import PASSAGE_TOKENS, PASSAGES
 from core.planning.plan import Plan
 
-_NEWEST = 0.5  # weight of the newest measurement
+_LEAST_WEIGHT = 0.1  # of the newest measurement: sentences differ by two in their time (docs/LOG.md)
 _LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
 _LEAST_ROUNDS = 8
 _SHORT_ANSWER_TOKENS = 40
@@ -20,37 +20,36 @@ class TimeEstimate:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._read_s: float | None = None  # per token, measured
-        self._written_s: float | None = None
-        self._passage_s: float | None = None  # to read one and to ask it, measured
+        self._read, self._written = _Mean(), _Mean()  # per token
+        self._passage = _Mean()  # to read one and to ask it
 
     @property
     def measured(self) -> bool:
         """Whether this process has read and written anything."""
-        return self._read_s is not None and self._written_s is not None
+        return self._read.s is not None and self._written.s is not None
 
     def watch(self, event: Event) -> None:
         """Learns from a prompt that was read."""
         if isinstance(event, Prefill) and event.done_tokens == event.total_tokens >= _LEAST_TOKENS:
-            self._read_s = _faded(self._read_s, event.elapsed_s / event.total_tokens)
+            self._read.add(event.elapsed_s / event.total_tokens)
 
     def answered(self, stats: Stats) -> None:
         """Learns from an answer that was written."""
         if stats.rounds >= _LEAST_ROUNDS and stats.tbt_mean_ms > 0:
-            self._written_s = _faded(self._written_s, stats.tbt_mean_ms / 1e3)
+            self._written.add(stats.tbt_mean_ms / 1e3)
 
     def passage_took(self, seconds: float) -> None:
         """Learns from a passage that was read and asked."""
-        self._passage_s = _faded(self._passage_s, seconds)
+        self._passage.add(seconds)
 
     def reading_s(self, tokens: int) -> float:
         """Seconds until a text of so many tokens is read."""
-        per_token = self._read_s or self._plan.expected_prefill_s / self._plan.context_tokens
+        per_token = self._read.s or self._plan.expected_prefill_s / self._plan.context_tokens
         return tokens * per_token
 
     def writing_s(self, tokens: int, context_tokens: int) -> float:
         """Seconds until so many tokens are written behind a text of `context_tokens`."""
-        return tokens * (self._written_s or self._expected_tbt_s(context_tokens))
+        return tokens * (self._written.s or self._expected_tbt_s(context_tokens))
 
     def summary_s(
         self, unread: list[ReadingPart], parts: int, style: ReadingStyle, answer_tokens: int
@@ -79,7 +78,7 @@ class TimeEstimate:
         answer; with a verifier, which hears them all, from so many.
         """
         if style.verifier:
-            return count * (self._passage_s or self._asked_s(style))
+            return count * (self._passage.s or self._asked_s(style))
         read_s = self.reading_s(PASSAGE_TOKENS)
         drawn_s = self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
         answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
@@ -105,5 +104,16 @@ def passages_asked(tokens: int) -> int:
     return min(HEARD_PASSAGES, max(1, -(-tokens // PASSAGE_TOKENS)))
 
 
-def _faded(old: float | None, new: float) -> float:
-    return new if old is None else old + _NEWEST * (new - old)
+class _Mean:
+    """`s`: the mean of the seconds that were measured, None before the first; of many the newest weighs
+    `_LEAST_WEIGHT`.
+    """
+
+    def __init__(self) -> None:
+        self.s: float | None = None
+        self._count = 0
+
+    def add(self, new: float) -> None:
+        self._count += 1
+        old = new if self.s is None else self.s
+        self.s = old + max(1 / self._count, _LEAST_WEIGHT) * (new - old)

@@ -12,6 +12,13 @@ _TALK = (
 )
 
 SLIPS = (
+    Slip("core/conversation/time_estimates.py", "_LEAST_WEIGHT = 0.1", "_LEAST_WEIGHT = 0.5", _TALK),
+    Slip(
+        "core/conversation/summary_layout.py",
+        "if part == 1:",
+        "if part == 0:",
+        ("tests/conversation/test_partwise.py",),
+    ),
     Slip(
         "core/conversation/partwise.py",
         "return [line for line in slot.own if line not in known]",
