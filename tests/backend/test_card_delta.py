@@ -29,6 +29,7 @@ from core.model.mixer_sizes import DeltaSizes
 from tests.support.cuda_device import Device, Stream, on_the_cpu
 from tests.support.delta_layers import rule, some
 from tests.support.fake_driver import EXECUTORS, Grid, Library, packed, promise
+from tests.support.said import figures, values
 
 HALF = (torch.bfloat16, torch.float16)
 SMALL = DeltaSizes(2, 8, 128, 16, 4)
@@ -204,8 +205,9 @@ def test_a_pass_of_a_layer_is_one_launch_and_a_part_of_a_prefill_two(card: Devic
     assert torch.allclose(found, want, atol=1e-4) and torch.allclose(own, theirs, atol=1e-4)
     rule(SMALL).served_by(backend)
     assert len(backend.notes) == 2 and not backend.refused, "tried once for all layers"
-    assert "compiled kernel (2000.00 ms, torch's 4000.00 ms)" in backend.notes[0]
-    assert "compiled kernels (1000.00 ms, torch's 2000.00 ms)" in backend.notes[1]
+    trials = delta_trial.TRIALS.values()
+    assert [note.template for note in backend.notes] == [one.serves for one in trials]
+    assert list(map(figures, backend.notes)) == [["2000.00", "4000.00"], ["1000.00", "2000.00"]]
 
 
 def test_a_prefill_of_any_length_takes_whole_steps_by_the_kernel(card: Device, monkeypatch):
@@ -303,7 +305,8 @@ def test_where_it_does_not_serve_torch_does(
     backend = on_the_cpu(monkeypatch, library, dtype)
     for _layer in range(2):
         assert rule(sizes).served_by(backend).compiled is None
-    assert len(backend.notes) == 1 and said in backend.notes[0] and "one by one" in backend.notes[0]
+    assert len(backend.notes) == 1 and said in backend.notes[0]
+    assert backend.notes[0].template == delta_trial.TRIALS["rows"].refused
     assert backend.refused == {DELTA}
 
 
@@ -328,7 +331,8 @@ def test_where_that_of_many_rows_is_wrong_torch_prefills(card: Device, monkeypat
     backend = on_the_cpu(monkeypatch, Library(wrong))
     served = rule(SMALL).served_by(backend)
     assert served.compiled.steps is None and not backend.refused
-    assert "torch's steps of 64 tokens; the compiled one computes wrongly" in backend.notes[1]
+    assert backend.notes[1].template == delta_trial.TRIALS["steps"].refused
+    assert "wrongly" in backend.notes[1]
     state, rows = some(SMALL, STEP_ROWS)
     own = state.clone()
     found = served.steps(own, rows.bfloat16())
@@ -340,7 +344,7 @@ def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):
     monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), 1.0)[1])
     backend = on_the_cpu(monkeypatch, Library(promise))
     assert rule(SMALL).served_by(backend).compiled is None
-    assert "not faster here (2000.00 ms, torch's 2000.00 ms)" in backend.notes[0]
+    assert "reason" in values(backend.notes[0]) and figures(backend.notes[0]) == ["2000.00", "2000.00"]
 
 
 def test_what_kills_the_card_on_trial_is_left_out_at_the_next_start(

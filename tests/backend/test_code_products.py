@@ -33,6 +33,7 @@ from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import MIXED, wide
 from tests.support.quantized_inputs import inputs, matrix
 from tests.support.recording import Recording
+from tests.support.said import values, worded_by
 
 HALF = (torch.bfloat16, torch.float16)
 WHOLE_GROUPS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")  # SmolLM2's 576 columns are no whole number of 256
@@ -209,10 +210,12 @@ def test_short_passes_take_two_launches_a_matrix_and_long_ones_decode(card: Devi
         assert [name for name, *_ in library.launched] == launched
         # else it would overtake the inputs it reads
         assert {stream for *_, stream in library.launched} == {Stream.cuda_stream}
-    assert [
-        note for note in backend.notes if "compiled kernel (2000.00 ms, torch's 4000.00 ms)" not in note
-    ] == []
-    assert len(backend.notes) == 2 and not backend.refused
+    told = [values(note) for note in backend.notes]
+    assert [(one["bits"], one["ours"], one["theirs"]) for one in told] == [
+        (4, 2000.0, 4000.0),
+        (6, 2000.0, 4000.0),
+    ]
+    assert not any("reason" in one for one in told) and not backend.refused
 
 
 def test_a_recorded_layer_follows_its_inputs(card: Device, monkeypatch):
@@ -286,7 +289,8 @@ def test_where_it_does_not_serve_torch_decodes(card: Device, monkeypatch, librar
     for n in (1, 40, 41):
         assert layer_error(backend, given, n) < 2.0**-8
     assert torch.equal(backend.coded_rows(given[0])[torch.tensor([3])], given[0].decoded()[3:4].to(dtype))
-    assert len(backend.notes) == 1 and said in backend.notes[0] and "torch decodes" in backend.notes[0]
+    assert len(backend.notes) == 1 and said in backend.notes[0]
+    assert worded_by(product_trial._torch, *backend.notes)
     assert backend.refused == {PRODUCTS}
 
 
@@ -295,4 +299,5 @@ def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):
     monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), 1.0)[1])
     backend = backend_with(monkeypatch, Library(promise))
     backend.coded([matrix("Q4_0")], None)
-    assert "not faster here (2000.00 ms, torch's 2000.00 ms)" in backend.notes[0]
+    told = values(backend.notes[0])
+    assert "reason" in told and (told["ours"], told["theirs"]) == (2000.0, 2000.0)

@@ -16,6 +16,7 @@ from core.cache.full import FullKVCache
 from core.engine import Engine
 from tests.support.cuda_device import Device
 from tests.support.engine_runs import GREEDY, PROMPT, run
+from tests.support.said import values, worded_by
 from tests.support.tiny import PLAN, engine, oracle, ours
 
 
@@ -65,11 +66,9 @@ def test_an_answer_by_graphs(device: Device):
     model = ours(oracle(), backend=backend)
     plan = replace(PLAN, cuda_graphs="on")
     composer = Composer(plan, model, ours(oracle(tied=True), backend=backend))
-    assert composer.prepare() == (
-        *(f"CUDA graphs: used for {level} passes of 1, 2, 3 rows." for level in ("middle", "draft")),
-        "CUDA graphs: not used for verification; attention by the library's kernel is told lengths by the "
-        "processor.",
-    )
+    *levels, verification = composer.prepare()
+    assert list(map(values, levels)) == [{"level": one, "rows": "1, 2, 3"} for one in ("middle", "draft")]
+    assert worded_by(CudaBackend, values(verification)["reason"])
     graphed = Engine(
         model,
         plan,

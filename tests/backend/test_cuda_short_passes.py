@@ -35,6 +35,7 @@ from tests.support.engine_runs import PROMPT
 from tests.support.fake_driver import Grid, Library, promise
 from tests.support.reference import dense, material
 from tests.support.replays import BUSY, Level0, Middle, compare
+from tests.support.said import figures, values, worded_by
 from tests.support.tiny import oracle, ours
 
 DTYPE = torch.bfloat16
@@ -75,9 +76,8 @@ def test_recorded_passes_are_the_eager_ones(card: Device, monkeypatch, kind, kv_
     backend, eager = (on_the_cpu(monkeypatch, library) for _ in range(2))
     compare(kind, BUSY, backend, like=eager, off=0, kv_heads=kv_heads, head_dim=64)
     assert card.said.count("record") == 4 and len(library.launched) > 100
-    assert backend.notes == (
-        "Attention of short passes: the compiled kernel (2000.00 ms, the library's 4000.00 ms).",
-    )
+    (note,) = backend.notes
+    assert "reason" not in values(note) and figures(note) == ["2000.00", "4000.00"]
     feeds = [op for op in BUSY if op[0] in ("feed", "rollback")]
     backend = on_the_cpu(monkeypatch, library)
     compare(kind, feeds, backend, like=without_kernel(monkeypatch), off=5e-2, kv_heads=kv_heads, head_dim=64)
@@ -236,7 +236,8 @@ def test_where_it_does_not_serve_the_library_does(card: Device, monkeypatch, lib
     backend = on_the_cpu(monkeypatch, library, dtype)
     for _ in range(2):
         backend.prepare(6, 2, 64)
-    assert len(backend.notes) == 1 and said in backend.notes[0] and "library's kernel" in backend.notes[0]
+    assert len(backend.notes) == 1 and said in backend.notes[0]
+    assert worded_by(trial._library, *backend.notes)
     before = len(library.launched) if library else 0
     q, k, v = material(5, 100, dim=64, dtype=dtype)
     want, _ = dense(q, k, v, 100, True)
@@ -288,7 +289,7 @@ def test_a_kernel_that_is_no_faster_is_not_used(card: Device, monkeypatch):
     monkeypatch.setattr(CudaBackend, "_seconds", lambda self, run: (run(), 1.0)[1])
     backend = on_the_cpu(monkeypatch, Library(promise))
     backend.prepare(6, 2, 64)
-    assert "not faster here (2000.00 ms, the library's 2000.00 ms)" in backend.notes[0]
+    assert "reason" in values(backend.notes[0]) and figures(backend.notes[0]) == ["2000.00", "2000.00"]
 
 
 def test_heads_of_another_size_are_the_librarys(card: Device, monkeypatch):
@@ -344,7 +345,8 @@ def test_a_cache_in_codes_goes_by_the_kernel(card: Device, monkeypatch, resident
 
     got = said_over_codes(backend, resident, listen)
     assert float((got - want).abs().max()) < 5e-2 * float(want.abs().max())
-    assert "8-bit cache: the compiled kernel" in backend.notes[-1] and not backend.refused
+    assert "reason" not in values(backend.notes[-1]) and figures(backend.notes[-1])[0] == "8"
+    assert not backend.refused
     launches = 2 if resident == 2 else 1 + 1 + 3
     assert [name for name, *_ in library.launched] == ["attend_split", "join_splits"] * launches
 
@@ -360,7 +362,8 @@ def test_codes_that_the_kernel_reads_wrongly_are_decoded(card: Device, monkeypat
     backend = on_the_cpu(monkeypatch, Library(no_factors))
     backend.prepare(6, 2, 64)
     backend.prepare(6, 2, 64, rows=torch.int8)
-    assert "the compiled kernel" in backend.notes[0] and "decoded piece by piece" in backend.notes[1]
+    assert "reason" not in values(backend.notes[0]) and "reason" in values(backend.notes[1])
+    assert figures(backend.notes[1]) == ["8"]
     assert backend.refused == {CODED_KV}
     q, k, v = material(5, 100, dim=64, dtype=DTYPE)
     rows = [as_rows(part, 64, torch.int8) for part in (k, v)]
@@ -388,7 +391,7 @@ def test_a_kernel_that_kills_the_card_on_trial_is_left_out_at_the_next_start(
     library = Library(promise)
     backend = started(library)
     backend.prepare(6, 2, 64)
-    assert not library.launched and "an earlier trial of it broke the program" in backend.notes[0]
+    assert not library.launched and worded_by(trial.recorded_trial, *backend.notes)
     backend.prepare(6, 2, 128)
     assert library.launched, "only that kernel is left out"
     Measurements(tmp_path).forget(trials_on(backend.name))
@@ -411,4 +414,4 @@ def test_kernels_of_the_library_alone_where_the_person_says_so(card: Device, mon
     want = x.double() @ planes.decoded().double().t()
     assert torch.allclose(backend.coded([planes])(x).double(), want, atol=0.02 * float(want.abs().max()))
     assert not library.launched and len(backend.notes) == 2
-    assert all("so says the setting kernels" in note for note in backend.notes)
+    assert len(worded_by(trial.left_out, *backend.notes)) == 2

@@ -119,6 +119,6 @@ def test_a_library_that_computes_wrongly_is_not_used(monkeypatch, caplog):
     monkeypatch.setattr(NativeDelta, "through", lambda *args: right(*args) + 1e-2)
     with caplog.at_level(logging.WARNING):
         assert native_delta(cpu_flags()) is None
-    assert "computes wrongly" in caplog.text
+    assert "wrongly" in caplog.text
     monkeypatch.setattr(delta, "library_path", lambda name: Path(__file__))
     assert native_delta(cpu_flags()) is None

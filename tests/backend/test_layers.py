@@ -280,7 +280,7 @@ def test_a_library_that_computes_wrongly_is_not_used(monkeypatch, caplog):
     monkeypatch.setattr(NativeModel, "__call__", wrong)
     with caplog.at_level(logging.WARNING):
         assert native_layers(flags, attention, products) is None
-    assert "computes wrongly" in caplog.text
+    assert "wrongly" in caplog.text
 
 
 def test_matrices_of_several_formats_are_one_above_the_other(kernel):

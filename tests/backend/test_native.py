@@ -203,7 +203,7 @@ def test_a_library_that_computes_wrongly_is_not_used(monkeypatch, caplog):
     )
     with caplog.at_level(logging.WARNING):
         assert native_attention(cpu_flags()) is None
-    assert "computes wrongly" in caplog.text
+    assert "wrongly" in caplog.text
 
 
 def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):

@@ -185,7 +185,7 @@ def test_a_library_that_computes_wrongly_is_not_used(monkeypatch, caplog):
     monkeypatch.setattr(NativeProducts, "multiply", lambda *args: right(*args) + 1e-2)
     with caplog.at_level(logging.WARNING):
         assert native_products(cpu_flags()) is None
-    assert "computes wrongly" in caplog.text
+    assert "wrongly" in caplog.text
 
 
 def test_a_damaged_library_is_not_used(monkeypatch, tmp_path):

@@ -22,6 +22,7 @@ from core.model.recorded_verification import OFTEN, RecordedVerification
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.offloaded_engines import offloaded
 from tests.support.recording import OneAttention, RecordingBackend
+from tests.support.said import values, worded_by
 from tests.support.tiny import PLAN, oracle, ours
 
 MOST = 8
@@ -190,7 +191,8 @@ def test_where_the_card_cannot_record_it_is_said(caplog: pytest.LogCaptureFixtur
     cache, eager = whole(model), whole(model)
     for _time in range(2 * OFTEN):
         assert torch.equal(feed(passes, cache, 5, 2), feed(model, eager, 5, 2))
-    assert passes.reason == passes.refusal(cache) == "the card could not record one"
+    assert passes.reason == passes.refusal(cache) and passes.reason.values is None
+    assert worded_by(RecordedVerification._tried, passes.reason)
     assert len(caplog.messages) == 1
 
 
@@ -219,7 +221,7 @@ def test_a_recording_that_gives_other_numbers_is_not_used(monkeypatch, mistake):
     cache, eager = whole(model), whole(model)
     for _time in range(2 * OFTEN):
         assert torch.equal(feed(passes, cache, 5, 2), feed(model, eager, 5, 2))
-    assert passes.reason == "a recorded one of 5 rows gave other numbers" and passes.rows(cache) == ()
+    assert values(passes.reason) == {"rows": 5} and passes.rows(cache) == ()
 
 
 def test_rows_in_several_pieces_are_not_recorded():
@@ -227,7 +229,7 @@ def test_rows_in_several_pieces_are_not_recorded():
     model, passes = made(OneAttention())
     blocks = FullKVCache(model.config.kv_shape, 128, model.backend, block_tokens=64)
     for cache in (blocks, offloaded(model, "one layer", 128)):
-        assert passes.refusal(cache) == "its rows do not lie in one piece of the card's memory"
+        assert worded_by(RecordedVerification.refusal, passes.refusal(cache))
     assert passes.refusal(whole(model)) == ""
 
 
