@@ -7,7 +7,8 @@ Only the parts are told that a chosen sentence stands in, so a long book takes n
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from core.conversation.answering import Answer
@@ -17,7 +18,7 @@ from core.conversation.characters import introductions
 from core.conversation.hearing import standing_line
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPlan
-from core.conversation.services import Responder
+from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
@@ -30,18 +31,26 @@ from core.text.levelled import LevelledText
 
 _TOKENS_A_WORD = 1.6
 _DRAWN_TEMPERATURE = 0.6  # of another telling than the likeliest
+_TRUSTED_S = 10.0  # an expectation counts as so many seconds that came true (docs/LOG.md)
 
 
 class PartByPart(Responder):
     """Tells summaries so."""
+
+    def __init__(self, services: Services, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__(services)
+        self._clock = clock
 
     def tell(self, run: AnswerRun, plan: ReadingPlan, skeleton: Sequence[HeadedLines]) -> Iterator[Event]:
         """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
         summary = SlottedSummary(plan.parts, skeleton)
         slots, figures, reason = summary.slots, [], "stop"
         untold = [self._untold(run, slot) for slot in slots]
+        took_s = expected_s = _TRUSTED_S
         for number, slot in enumerate(slots, 1):
-            left_s = self._left_s(run, slots[number - 1 :], untold[number - 1 :])
+            began, left_s = self._clock(), self._left_s(run, slots[number - 1 :], untold[number - 1 :])
+            if left_s is not None:  # books differ in how long their sentences are told, and in how many tries
+                left_s *= took_s / expected_s
             yield ReadingStep(number, len(slots), slot.part.label, "telling", left_s=left_s)
             yield summary.standing(slot)
             if number == 1:  # what stands is seen before people are looked for
@@ -50,6 +59,8 @@ class PartByPart(Responder):
             if not slot.complete:
                 reason = "user"
                 break
+            if part_s := self._left_s(run, [slot], [untold[number - 1]]):
+                took_s, expected_s = took_s + self._clock() - began, expected_s + part_s
         yield summary.standing()
         yield self._finished(run, plan, summary, combined_stats(figures), reason)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from itertools import count
 
 import pytest
 
@@ -133,6 +134,20 @@ def test_a_telling_promises_the_time_of_all_its_tries():
         measure(session)
         promised.append(telling_left(ask(session, long_book(), None))[0])
     assert promised[1] > 1.2 * promised[0], "what is written is a part of it; the rest is read once"
+
+
+def test_parts_that_take_longer_than_they_promised_lengthen_what_is_promised_of_the_rest():
+    """A book whose sentences are told at length was promised in two thirds of its time to its end."""
+    promised = []
+    for part_s in (0.0, 1000.0):
+        session, _ = make(inventing, style=style("supported"))
+        measure(session)
+        session._summaries._part_by_part._clock = count(0.0, part_s).__next__
+        promised.append(telling_left(ask(session, long_book(), None)))
+    quick, slow = promised
+    assert quick[0] == slow[0] > 0, "nothing is known of the first"
+    assert all(one < other for one, other in zip(quick[1:], slow[1:], strict=True))
+    assert slow[1] > slow[0]
 
 
 def test_what_was_told_before_takes_no_time():
