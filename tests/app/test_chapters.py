@@ -11,6 +11,7 @@ from app.web.page import Page
 from core.documents.document import Document, Section
 from tests.support.desks import card
 from tests.support.fake_runtime import wait_until
+from tests.support.said import figures
 
 MARKER = "Zyxomma"
 
@@ -66,7 +67,7 @@ def test_ticked_chapters_alone_are_read_for_summaries_and_questions(desk):
     assert desk.engine.asked[-1].selected_chapters == (2, 5)
     act(desk, act="summarize-selected")
     assert desk.engine.asked[-1].selected_chapters == (2, 5) and told(desk) == [2, 5]
-    assert desk.books.turns[-2].text == "Summarise chapters 2, 5"
+    assert figures(desk.books.turns[-2].text) == ["2", "5"]
     act(desk, act="regenerate")
     assert desk.engine.asked[-1].selected_chapters == (2, 5)
     desk.books.select(desk.state.book_id)

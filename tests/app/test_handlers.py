@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from app.desk.store import Store
+from tests.support.said import worded_by
+
 
 def test_what_was_read_is_stored_before_the_engine_ends(make_desk, engine):
     """A book of an hour's prefill must not be lost because the person quits while its last blocks are being
@@ -28,6 +31,6 @@ def test_books_and_conversations_cannot_change_under_a_running_answer(opened, bo
     desk.questions.summarize()
     talk = desk.state.conversation_id
     desk.trash.throw_book(book.sha256)
-    assert "Stop it first" in desk.state.notice.text
+    assert worded_by(Store.refuse_while_answered, desk.state.notice.text)
     desk.books.select(book.sha256)
     assert desk.state.busy and desk.state.conversation_id == talk and desk.books.current == book

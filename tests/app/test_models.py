@@ -258,7 +258,7 @@ def test_the_list_says_what_a_choice_means(home):
     (size_of_it,) = re.findall(r'data-act="fetch-model" data-name="Qwen3-8B"[^>]*>([^<]*)<', html)
     assert 16 <= float(figures(size_of_it)[0]) < 18
     assert html.count('<span class="tag tag-live">') == 1, "one is in use"
-    assert html.count("(computed, not measured)") == sum(bool(one.times) for one in models) > 10
+    assert html.count("(computed,") == sum(bool(one.times) for one in models) > 10
     assert "<script>" not in fetching_html(Transfer("<script>", "<b>", 0.5))
 
 
@@ -324,7 +324,7 @@ def test_a_folder_is_looked_into(own, tmp_path):
     assert shown.folders == (("deeper", str(own.parent / "deeper")),)
     assert [name for name, _path, _size in shown.files] == ["mine-Q8_0.gguf"]
     assert shown.above == str(own.parent.parent)
-    assert "cannot be opened" in look_into(tmp_path / "nothing").error
+    assert values(look_into(tmp_path / "nothing").error).keys() == {"folder", "reason"}
     assert look_into(Path("/")).above == ""
 
 

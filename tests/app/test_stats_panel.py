@@ -15,6 +15,7 @@ from core.model.store.catalogue import find, title_of
 from core.planning.planner import make_plan
 from core.text.words import size
 from core.text.words import translated as _
+from tests.support.imagined import PINNED
 from tests.support.said import figures, text_in
 
 STATS = Stats(
@@ -277,13 +278,13 @@ def test_the_plan_says_where_every_byte_lives_and_escapes_names():
         "on_chip_layers": 12,
         "context_tokens": 131072,
         "budget": [
-            {"name": "KV <cache>", "bytes": 42_900_000_000, "place": "pinned RAM"},
+            {"name": "KV <cache>", "bytes": 42_900_000_000, "place": PINNED},
             {"name": "Weights", "bytes": 13 << 30, "place": "VRAM"},
         ],
         "notes": ["<b>note</b>"],
     }
     html = plan_html(plan, model="Llama")
-    assert "12 of 32" in html and "131,072 tokens" in html and "42.9\u00a0GB" in html and "pinned RAM" in html
+    assert "12 of 32" in html and "131,072 tokens" in html and "42.9\u00a0GB" in html and PINNED in html
     assert "<cache>" not in html and "<b>note</b>" not in html
     assert "12 of 32" not in plan_html(plan | {"device": "cpu"}), "there is no chip to hold them"
 

@@ -10,6 +10,7 @@ import pytest
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import ComparisonRun, Notice
+from tests.support.said import worded_by
 
 
 def test_a_state_is_replaced_and_the_one_before_stays_what_it_was():
@@ -51,4 +52,4 @@ def test_what_must_not_be_done_now_is_refused_in_words():
     store = Store()
     assert not store.refuse_while_busy() and store.state.notice is None
     store.update(comparing=ComparisonRun())
-    assert store.refuse_while_busy() and "Stop it first" in store.state.notice.text
+    assert store.refuse_while_busy() and worded_by(Store.refuse_while_busy, store.state.notice.text)

@@ -19,12 +19,14 @@ from core.model.assistant import load_assistant
 from core.model.llama import LlamaModel
 from core.model.store.catalogue import draft_for, find, from_folder
 from core.model.store.fetch import model_folder
+from core.planning import notes
 from core.planning.offers import PlannedModel, plan_model
 from core.planning.plan import ASSISTANT
 from core.request import Params
 from tests.support.ahead import noted_drafts
 from tests.support.assistant import assistant_oracle
 from tests.support.greedy_answers import answer
+from tests.support.said import values, worded_by
 from tests.support.tiny import SHARED, oracle, ours
 
 PROMPT = [5, 17, 20, 3, 88, 41, 25, 12, 7, 19, 30, 33]
@@ -65,7 +67,8 @@ def test_the_assistant_beside_the_model_drafts(tmp_path: Path, family: str, monk
     named = replace(SETTINGS, draft_model=str(own))
     made = plan_model(PC, named, from_folder(folder))
     assert (made.plan.drafter, made.plan.draft_model, made.draft.folder) == (ASSISTANT, own.name, own)
-    assert any("drafts from the model's own keys and values: 0.50" in note for note in made.plan.notes)
+    (note,) = worded_by(notes._draft, *made.plan.notes)
+    assert values(note) == {"draft": own.name, "rate": 0.5}
     engine = build_engine(
         planned(folder).plan,
         SETTINGS,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from core.assembly import cache_factory
 from core.assembly.cache_factory import CacheFactory
 from core.assembly.engines import build_engine
 from core.backend.cpu.backend import CpuBackend
@@ -20,6 +21,7 @@ from core.planning.budget import KEPT_FREE, KV_ON_CHIP
 from core.planning.plan import BudgetLine
 from core.text.words import GB
 from tests.support.assembled_engines import GREEDY, OFFLOADED, PROMPT, OutOfMemory, SmallDevice, answer, built
+from tests.support.said import values, worded_by
 from tests.support.tiny import PLAN, oracle
 
 
@@ -38,8 +40,8 @@ def test_no_room_for_a_cache_is_met_with_fewer_layers(folder: Path):
     context = engine.new_context(400)
     assert engine.plan.on_chip_layers == 0 and backend.released == 1
     tokens, done = answer(engine, context)
-    assert [note for note in done.notes if "less free memory" in note] == [engine.plan.notes[-1]]
-    assert "0 layers stays" in done.notes[0]
+    assert worded_by(cache_factory, *done.notes) == [engine.plan.notes[-1]]
+    assert values(done.notes[0]) == {"layers": 0}
     assert answer(engine, context)[1].notes == ()
     plain = built(folder, PLAN)
     assert tokens == answer(plain, plain.new_context(400))[0]

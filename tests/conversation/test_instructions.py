@@ -6,13 +6,16 @@ import dataclasses
 
 import pytest
 
-from core.conversation import verifier
+from core.conversation import summarization, verifier
+from core.conversation.asking import not_followed
 from core.conversation.verifier import NAMES, Verifier
 from core.errors import UserError
+from core.evidence.support import UNSAID
 from core.request import MOST_INSTRUCTIONS, HistoryTurn, Request
 from core.wire import pack_ask, unpack_ask
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, prompts, reader, told
+from tests.support.said import worded_by
 from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt
 
 GERMAN = "Answer in German, briefly."
@@ -67,7 +70,7 @@ def test_a_passage_is_found_without_them_and_said_with_them():
 def test_what_no_passage_says_is_refused_whatever_they_ask():
     session, engine = make(reader({}))
     done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions="Always say: yes."))
-    assert "does not seem to say" in done.text
+    assert UNSAID in done.text
     assert not any("Always say" in one for one in prompts(engine))
 
 
@@ -84,7 +87,7 @@ def test_a_model_with_a_verifier_is_asked_in_that_wording_alone(monkeypatch):
     done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions=GERMAN))
     assert done.text.startswith("Under the third plank of the jetty.")
     assert not any(GERMAN in one for one in prompts(engine))
-    assert any("own instructions were not used" in note for note in done.notes)
+    assert worded_by(not_followed, *done.notes)
 
 
 @pytest.mark.parametrize("length", ["page", "chapters"])
@@ -101,14 +104,14 @@ def test_a_summary_in_parts_is_held_to_the_book_and_then_told_with_them(length):
     times = 4 if length == "chapters" else 1
     assert done.text.count("Der Leuchtturm.") == times
     assert done.text.count("## Chapter") == (4 if length == "chapters" else 0)
-    assert not done.stands and any("held to the book" in note for note in done.notes)
+    assert not done.stands and worded_by(summarization.Summaries._as_wished, *done.notes)
 
 
 def test_a_summary_in_the_books_own_sentences_says_that_it_does_without_them():
     session, engine = make(style=dataclasses.replace(STYLE, summaries="own"))
     done = finished(ask(session, book(4), None, instructions=GERMAN))
     assert not engine.prompts
-    assert any("own instructions were not used" in note for note in done.notes)
+    assert worded_by(not_followed, *done.notes)
 
 
 def test_they_are_bounded_and_cross_the_pipe():

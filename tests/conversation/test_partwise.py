@@ -15,6 +15,7 @@ from core.conversation.hearing import standing_line
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.standing import SlottedSummary
+from core.conversation.summarization import Summaries
 from core.conversation.summary_layout import HeadedLines as Lines
 from core.conversation.supported_sentences import TellableSpan
 from core.documents.document import Document, Section
@@ -25,7 +26,7 @@ from core.evidence.support import Evidence
 from core.request import Request
 from core.text.levelled import LevelledText
 from core.wire import pack, unpack
-from tests.support.said import values
+from tests.support.said import values, worded_by
 from tests.support.talks import ask, finished, make
 from tests.support.told_books import long_book, stands_in, style, telling, true_of
 
@@ -233,7 +234,8 @@ def test_a_book_in_another_language_stands_in_its_own_sentences():
     session, engine = make(telling(true_of), style=english)
     done = finished(ask(session, book, None))
     assert engine.prompts == [] and done.text
-    assert any("English only" in note for note in done.notes)
+    (why,) = worded_by(Summaries._in_own_words, *done.notes)
+    assert "English" in why
 
 
 def test_main_characters_that_no_sentence_names_are_introduced_where_the_book_does():

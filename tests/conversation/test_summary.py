@@ -8,6 +8,7 @@ from core.conversation.part_summaries import PartSummaryStore
 from core.events import Delta, ReadingStep
 from core.request import Request
 from tests.support.fakes import CharTokenizer
+from tests.support.said import figures
 from tests.support.talks import STYLE, TOPICS, WHOLE, ask, book, encoded, finished, make, reply_by_prompt
 
 
@@ -21,7 +22,7 @@ def test_long_book_is_summarised_in_parts_and_then_whole():
     assert readings[1].label == "Chapter 2"
     done = finished(events)
     assert done.text == WHOLE
-    assert done.sources == ("all 4 chapters",)
+    assert [figures(one) for one in done.sources] == [["4"]]
     last = CharTokenizer().decode(engine.prompts[-1])
     assert all(f"about the {topic} alone" in last for topic in TOPICS)
     assert done.plan["reading"]["mode"] == "chunked"

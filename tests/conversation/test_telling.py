@@ -10,6 +10,7 @@ from itertools import count
 
 import pytest
 
+from core.conversation import summarization, summary_layout
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
@@ -19,6 +20,7 @@ from core.evidence.support import Evidence
 from core.request import Request
 from core.text.levelled import LevelledText
 from tests.support.fakes import CharTokenizer
+from tests.support.said import worded_by
 from tests.support.talks import ask, encoded, finished, make, turns
 from tests.support.told_books import NAMES, inventing, long_book, stands_in, style, telling, true_of
 
@@ -35,7 +37,7 @@ def test_every_sentence_stands_in_the_book(way: str, length: str):
     stands_in(book, done)
     assert bool(engine.prompts) == (way != "own")
     if way == "own":
-        assert any("book's own sentences" in note for note in done.notes)
+        assert worded_by(summarization.Summaries._in_own_words, *done.notes)
 
 
 @pytest.mark.parametrize("way", ["supported", "own"])
@@ -86,7 +88,7 @@ def test_the_books_own_sentences_stand_in_quotation_marks_among_others():
     done = finished(ask(session, long_book(), None))
     quoted = [done.text[one.start : one.end] for one in done.stands if one.quoted]
     assert 0 < len(quoted) < len(done.stands) and all(one[0] + one[-1] == "“”" for one in quoted)
-    assert any("in quotation marks" in note for note in done.notes)
+    assert worded_by(summary_layout.quoted, *done.notes)
 
 
 @pytest.mark.parametrize(("kind", "length"), [("supported", "page"), ("told", "page"), ("told", "chapters")])
@@ -195,7 +197,7 @@ def test_of_a_book_told_in_one_go_every_sentence_stands_in_it():
     assert "Oddo rowed all of the barrels" in done.text
     assert "Gatsby" not in done.text and "wedding" not in done.text and "And so he" not in done.text
     stands_in(book, done)
-    assert any(one.quoted for one in done.stands) and any("book's own" in note for note in done.notes)
+    assert any(one.quoted for one in done.stands) and worded_by(summary_layout.quoted, *done.notes)
     assert CharTokenizer().decode(done.decoded) == CharTokenizer().decode(inventing(engine.prompts[0], None))
     told = [one for one in events if isinstance(one, ReadingStep)]
     assert [(one.purpose, one.attempt) for one in told] == [("whole summary", 1), ("whole summary", 2)]

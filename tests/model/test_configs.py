@@ -19,6 +19,7 @@ from core.model.families import SLIDING, layer_kinds, text_config
 from core.model.rope import Rope
 from core.model.shapes import ModelShape
 from core.model.store.catalogue import CatalogueEntry, load_catalogue
+from core.planning.budget import KV
 from core.planning.offers import plan_model
 from core.text.gguf_tokenizer import SPLITS
 
@@ -179,7 +180,7 @@ def test_its_plan_holds_what_its_configuration_needs(entry: CatalogueEntry):
     if not entry.embedded:
         assert budget["weights"] == pytest.approx(2 * weights, rel=0.001)
     seen = 8192 * (layers - shared - shape.windowed - shape.stateful) * kv_heads * head_dim * 4
-    assert budget["KV cache"] == pytest.approx(seen, rel=0.05)
+    assert budget[KV] == pytest.approx(seen, rel=0.05)
     kept = budget.get("KV cache of the layers with a window", 0)
     assert held * shape.window <= kept <= held * (2 * shape.window + 1200)
 

@@ -29,6 +29,7 @@ from core.planning.offers import choose_model
 from core.planning.planner import make_plan
 from tests.support.checkpoints import checkpoint
 from tests.support.gguf_models import IDS
+from tests.support.said import values
 from tests.support.tiny import SHARED, whole_cache
 
 MAKERS = {"Q8_0": q8_0, "Q4_0": q4_0}
@@ -137,7 +138,7 @@ def test_the_setting_reaches_what_is_loaded(tmp_path, bits):
     entry, machine = from_folder(tmp_path / "model"), imagined_hardware(ram_gib=16)
     made = make_plan(machine, Settings(weights=bits, context_tokens=256), target=entry.shape)
     assert (made.weights_kernel, made.weights_bits, made.weights_format) == ("codes", bits, ROUNDED[bits])
-    assert f"{bits}-bit weights ({ROUNDED[bits]})" in made.exact_for
+    assert values(made.exact_for.values["weights"]) == {"bits": bits, "format": ROUNDED[bits]}
     choice = SimpleNamespace(entry=entry, plan=made, draft=None)
     folder, _draft = build._folders(choice, lambda *said: None)
     assert folder == model_folder(entry, lambda *said: None, weights=ROUNDED[bits])
@@ -169,7 +170,8 @@ def test_auto_rounds_what_does_not_fit_and_the_engine_is_that(tmp_path):
     folder, _draft = build._folders(choices[1], lambda stage, share: said.append(stage))
     assert "Rounding the weights to Q4_0" in said
     engine = build_engine(choices[1].plan, settings, folder, backend=CpuBackend())
-    assert engine.plan.exact_for.startswith("model, 4-bit weights (Q4_0), ")
+    exact = engine.plan.exact_for.values
+    assert exact["model"] == "model" and values(exact["weights"]) == {"bits": 4, "format": "Q4_0"}
     assert folder == model_folder(entry, said.append, weights="Q4_0")
     said.clear()
     assert build._folders(choices[1], lambda stage, share: said.append(stage))[0] == folder and not said
