@@ -42,13 +42,16 @@ def draw_curves(history: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def draw_losses(history: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Two plots over the tokens read: the loss on what is learned from, and by kind on what is kept apart."""
+    """Two plots over the tokens read: the loss on what is learned from (`loss`, None before any step), and by
+    kind on what is kept apart.
+    """
     picture = Image.new("RGB", _SIZE, _PAPER)
     pen = ImageDraw.Draw(picture)
     tokens = [point["tokens"] for point in history]
     kinds = {kind: [point["judged"][kind] for point in history] for kind in history[0]["judged"]}
-    losses = {"training": [point["loss"] for point in history]}
-    _plot(pen, "cross entropy, nats per answer token, by tokens read", tokens, losses, top=_TOP)
+    learned = [point for point in history if point["loss"] is not None]
+    losses, read = {"training": [point["loss"] for point in learned]}, [point["tokens"] for point in learned]
+    _plot(pen, "cross entropy, nats per answer token, by tokens read", read, losses, top=_TOP)
     _plot(pen, "on texts kept apart, by kind", tokens, kinds, top=_TOP * 2 + _PLOT[1] + 40)
     with whole_file(path) as part:
         picture.save(part, "PNG")

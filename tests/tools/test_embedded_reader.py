@@ -368,6 +368,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(target_dir: Path, data: Path, tm
 
 @pytest.mark.wide
 def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Path, tmp_path: Path):
+    """What it changes is not lost, and the curve begins with what it knows."""
     start = taught / "adapter.safetensors"
     little = replace(SHORT, learning_rate=1e-9)
     again, held = (
@@ -378,6 +379,10 @@ def test_a_run_goes_on_from_an_adapter(taught: Path, target_dir: Path, data: Pat
         assert torch.allclose(
             again[name][1] @ again[name][0], up @ down, atol=0.01 * float((up @ down).abs().max())
         )
+    begun, known = (json.loads((held / "figures.json").read_text()) for held in (tmp_path, taught))
+    assert (begun[0]["step"], begun[0]["tokens"], begun[0]["loss"]) == (0, 0, None)
+    assert begun[0]["judged"] == pytest.approx(known[-1]["judged"], rel=0.01)
+    assert [point["step"] for point in begun] == sorted({point["step"] for point in begun})
     with pytest.raises(UserError, match="start"):
         run(target_dir, data, tmp_path, little)
 

@@ -80,6 +80,8 @@ def teach(
     if (state := workshop.load_state(device)) is not None:
         learner.load(state)
     apart = _apart(data, style, packer)
+    if not learner.history:
+        learner.judge(apart)  # where the curve begins
     ordered = mixed(_sources(recipe, data, style, chat), packer, seed=recipe.seed, shares=recipe.shares)
     begun = time.monotonic()
 

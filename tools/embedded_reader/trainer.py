@@ -187,13 +187,15 @@ class ReaderTrainer:
 
     @torch.no_grad()
     def judge(self, apart: dict[str, Sequence[Packed]]) -> dict[str, Any]:
-        """A point for the curves: the mean loss per answer token, by kind, on what is not learned from."""
+        """A point for the curves: the mean loss per answer token, by kind, on what is not learned from.
+        `loss` is None where nothing was learned since the last one.
+        """
         self._taught.merge()
         judged = {}
         for kind, lessons in apart.items():
             losses = [float(value) for value in self._taught.losses(lessons)]
             judged[kind] = sum(losses) / float(sum(lesson.weight.sum() for lesson in lessons))
-        mean = sum(self.losses) / max(1, len(self.losses))
+        mean = sum(self.losses) / len(self.losses) if self.losses else None
         self.history.append({"step": self.step, "tokens": self.tokens, "loss": mean, "judged": judged})
         self.losses = []
         return self.history[-1]
