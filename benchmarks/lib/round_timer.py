@@ -103,6 +103,7 @@ class RoundRecorder(PassRecorder):
         """Answers in here are timed; `models` are those whose kernels are."""
         self.watch, self._level = Stopwatch(self.clock), "full"
         with ExitStack() as held:
+            held.callback(setattr, self, "_level", None)
             for owner, name, part in (*_BETWEEN_ROUNDS, (Decoder, "round", REST)):
                 timed = self.watch.around(part, getattr(owner, name))
                 held.enter_context(mock.patch.object(owner, name, timed))
@@ -111,7 +112,6 @@ class RoundRecorder(PassRecorder):
                 held.enter_context(head)
                 held.enter_context(self._inside(model))
             yield self.watch
-        self._level = None
 
     @contextmanager
     def _inside(self, model: LlamaModel) -> Iterator[None]:

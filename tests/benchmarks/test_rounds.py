@@ -124,3 +124,4 @@ def test_layers_that_go_one_by_one_are_refused():
     recorder = RoundRecorder()
     with pytest.raises(SystemExit, match="one by one"):
         rounds.profiles(bench(recorder, layers=None), recorder, turns=1, tokens=4)
+    assert recorder._level is None, "what breaks off leaves nothing in the way of other answers"
