@@ -1,27 +1,33 @@
-/* Reads the open book or an answer aloud, by voices of this computer alone: sentence by sentence, each marked and followed. */
+/* Reads the open book or an answer aloud, by voices of this computer alone: sentence by sentence, each marked
+   and followed. */
 (() => {
   const { send, recall, keep } = window.triforce;
   const speech = window.speechSynthesis;
   const BLOCKS = ":is(h3, h4, p[dir], li, blockquote)";
-  const GOES_ON = /(?:^|[\s(“‘„\"'])(?:Mr|Mrs|Ms|Dr|St|Prof|Hr|Fr|Nr|No)\.\s*$/;   // an abbreviation ends no sentence
+  // an abbreviation ends no sentence
+  const GOES_ON = /(?:^|[\s(“‘„\"'])(?:Mr|Mrs|Ms|Dr|St|Prof|Hr|Fr|Nr|No)\.\s*$/;
   const SAME = { cmn: "zh", iw: "he" };        // what systems call a language otherwise
   const bar = () => document.querySelector(".aloud");
   const part = (name) => bar().querySelector(`[data-aloud-${name}]`);
 
   // --- voices: one that sends the text away is none
-  const languageOf = ({ lang }) => { const [code] = lang.toLowerCase().split(/[-_]/); return SAME[code] ?? code; };
+  const languageOf = ({ lang }) => {
+    const [code] = lang.toLowerCase().split(/[-_]/); return SAME[code] ?? code;
+  };
   const voices = (language) => (speech?.getVoices() ?? [])
     .filter((one) => one.localService && (!language || languageOf(one) === language));
   const voice = () => {
     const able = voices(source.language), chosen = recall(`voice.${source.language}`, "");
-    return able.find((one) => one.voiceURI === chosen) ?? able.find((one) => languageOf(one) === document.documentElement.lang)
+    return able.find((one) => one.voiceURI === chosen)
+      ?? able.find((one) => languageOf(one) === document.documentElement.lang)
       ?? able[0];
   };
   const book = () => document.querySelector(".reader-text");
   // the buttons say where there is no voice
   const label = () => {
     for (const button of document.querySelectorAll("[data-aloud]")) {
-      const text = button.dataset.aloud === "answer" ? button.closest(".turn").querySelector(".text") : book();
+      const text = button.dataset.aloud === "answer" ? button.closest(".turn").querySelector(".text")
+        : book();
       button.toggleAttribute("data-voiceless", !voices(text?.dataset.spoken).length);
     }
   };
@@ -34,19 +40,24 @@
     while (walk.nextNode()) {
       const node = walk.currentNode;
       if (node.nodeName === "BR") found.push({ node, text: " " });
-      else if (node.data && !node.parentElement.closest(".sign, sup")) found.push({ node, text: node.data.replace(/\s/g, " ") });
+      else if (node.data && !node.parentElement.closest(".sign, sup"))
+        found.push({ node, text: node.data.replace(/\s/g, " ") });
     }
     return found;
   };
   const point = (parts, at) => {
-    for (const { node, text } of parts) { if (at <= text.length && node.data) return [node, at]; at -= text.length; }
+    for (const { node, text } of parts) {
+      if (at <= text.length && node.data) return [node, at]; at -= text.length;
+    }
   };
   const spans = (text, language) => {
     const found = [];
-    for (const { segment, index } of new Intl.Segmenter(language || undefined, { granularity: "sentence" }).segment(text)) {
+    for (const { segment, index } of new Intl.Segmenter(language || undefined, { granularity: "sentence" })
+      .segment(text)) {
       const last = found.at(-1), end = index + segment.trimEnd().length;
       if (last && GOES_ON.test(text.slice(...last))) last[1] = end;
-      else if (/[\p{L}\p{N}]/u.test(segment)) found.push([index + segment.length - segment.trimStart().length, end]);
+      else if (/[\p{L}\p{N}]/u.test(segment))
+        found.push([index + segment.length - segment.trimStart().length, end]);
       else if (last && segment.trim()) last[1] = end;
     }
     return found;
@@ -64,8 +75,10 @@
   });
 
   // --- what is read now
-  let source = null, list = [], at = 0;        // source: its text, found again when it is drawn anew; its language
-  let spoken = null, wanted = "";              // the utterance under way; the place of the book's text to go on at
+  // source: its text, found again when it is drawn anew; its language
+  let source = null, list = [], at = 0;
+  // the utterance under way; the place of the book's text to go on at
+  let spoken = null, wanted = "";
   let starter = null;
   const state = (name) => {
     if (name) document.body.dataset.readsAloud = name; else delete document.body.dataset.readsAloud;
@@ -118,7 +131,9 @@
     else if (!more) stop();
     else { wanted = more.dataset.offset; spoken = null; send({ act: "cite", offset: wanted, length: "0" }); }
   };
-  const toggle = () => { if (document.body.dataset.readsAloud === "speaking") quiet("paused"); else speak(); };
+  const toggle = () => {
+    if (document.body.dataset.readsAloud === "speaking") quiet("paused"); else speak();
+  };
   // what is read was drawn anew: a place further on in the book, or the same words; else it is gone
   const again = () => {
     if (!source || (!wanted && list[at].block.isConnected)) return;
@@ -128,7 +143,8 @@
     list = text ? sentences(text) : [];
     at = list.findIndex((one) => (wanted ? Number(one.block.dataset.offset) >= Number(wanted)
       : one.name === old.name && one.words === old.words));
-    if (wanted && list[0] && !text.querySelector("h3 + .quiet-button")) at = 0;   // a new chapter: its heading first
+    // a new chapter: its heading first
+    if (wanted && list[0] && !text.querySelector("h3 + .quiet-button")) at = 0;
     const further = wanted;
     wanted = "";
     if (at < 0) stop(); else if (further) speak(); else show(old);
@@ -136,18 +152,23 @@
 
   // --- from where
   const here = (text) => {
-    const selection = getSelection(), mark = document.getElementById("passage"), edge = text.getBoundingClientRect();
-    const range = selection.rangeCount && !selection.isCollapsed && text.contains(selection.anchorNode) && selection.getRangeAt(0);
+    const selection = getSelection(), mark = document.getElementById("passage"),
+      edge = text.getBoundingClientRect();
+    const range = selection.rangeCount && !selection.isCollapsed && text.contains(selection.anchorNode)
+      && selection.getRangeAt(0);
     const from = document.createRange();
     if (mark) from.selectNodeContents(mark);
     const sought = range || (mark && inSight(from, text) && from);
-    const first = sought ? list.findIndex(({ range: { endContainer, endOffset } }) => sought.comparePoint(endContainer, endOffset) >= 0)
+    const first = sought
+      ? list.findIndex(({ range: { endContainer, endOffset } }) =>
+        sought.comparePoint(endContainer, endOffset) >= 0)
       : list.findIndex((one) => one.range.getBoundingClientRect().top >= edge.top - 4);
     return Math.max(0, first);
   };
   const begin = (button) => {
     const turn = button?.dataset.aloud === "answer" && button.closest(".turn").dataset.turn;
-    const text = () => (turn ? document.querySelector(`#turns [data-turn="${CSS.escape(turn)}"] .text`) : book());
+    const text = () => (turn ? document.querySelector(`#turns [data-turn="${CSS.escape(turn)}"] .text`)
+      : book());
     if (!text()) return;
     if (source) stop();
     starter = button;
@@ -182,11 +203,14 @@
     if (event.key !== "l" || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
     if (source && !wanted) toggle();
-    else if (!source && document.body.dataset.tab === "reader") begin(document.querySelector("[data-aloud='book']"));
+    else if (!source && document.body.dataset.tab === "reader")
+      begin(document.querySelector("[data-aloud='book']"));
   });
-  window.addEventListener("pagehide", () => speech?.cancel());   // else a browser speaks on behind another page
+  // else a browser speaks on behind another page
+  window.addEventListener("pagehide", () => speech?.cancel());
   window.triforce.listen = () => {
     label();
-    new MutationObserver(() => { label(); again(); }).observe(document.body, { childList: true, subtree: true });
+    new MutationObserver(() => { label(); again(); })
+      .observe(document.body, { childList: true, subtree: true });
   };
 })();

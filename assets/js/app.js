@@ -1,11 +1,15 @@
-/* The page's own behaviour: themes, drop zones, keys, tabs. Actions go to /act, what the app shows comes by the event stream
-   (regions.js). The book is read by reader.js. */
+/* The page's own behaviour: themes, drop zones, keys, tabs. Actions go to /act, what the app shows comes by
+   the event stream (regions.js). The book is read by reader.js. */
 (() => {
   const root = document.documentElement;
   const night = window.matchMedia("(prefers-color-scheme: dark)");
   const WRITING = "#live-text[data-filled]";   // there while an answer is made
-  const recall = (key, other) => { try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; } };
-  const keep = (key, value) => { try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ } };
+  const recall = (key, other) => {
+    try { return localStorage.getItem(`triforce.${key}`) ?? other; } catch { return other; }
+  };
+  const keep = (key, value) => {
+    try { localStorage.setItem(`triforce.${key}`, value); } catch { /* private window */ }
+  };
   let connected = false;                       // whether Gradio's own part of the page is there
   // what is done reaches the app one after another, in the order in which it was done
   let sending = 0, sent = Promise.resolve();
@@ -24,7 +28,8 @@
     return window.triforce.draft();
   };
 
-  // the page's parts stand there at once, empty, until what the app shows has come: both it and Gradio take seconds
+  // the page's parts stand there at once, empty, until what the app shows has come: both it and Gradio take
+  // seconds
   const frame = () => {
     if (!document.body || document.getElementById("frame")) return;
     const parts = document.createElement("div");
@@ -57,22 +62,27 @@
     if (!dropped) { send({ act: "done-choosing" }); return; }
     const file = dropped;
     dropped = null;
-    await fetch(`/take-model?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }).catch(() => {});
+    await fetch(`/take-model?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file })
+      .catch(() => {});
   };
-  // a file's way into the app: what comes, how long it takes yet, and a way out. Fails with what the server says
+  // a file's way into the app: what comes, how long it takes yet, and a way out. Fails with what the server
+  // says
   const bring = (file) => new Promise((arrived, failed) => {
     const request = new XMLHttpRequest(), form = new FormData(), began = Date.now();
-    const here = document.getElementById("bringing"), [title, left, bar] = here.querySelectorAll("b, span, i");
+    const here = document.getElementById("bringing"),
+      [title, left, bar] = here.querySelectorAll("b, span, i");
     const show = (share) => {
       const seconds = (Date.now() - began) / 1000 * (1 - share) / share;
-      left.textContent = share && seconds >= 1 ? left.dataset.words.replace("{time}", `${Math.round(seconds)}\u00a0s`) : "";
+      left.textContent = share && seconds >= 1
+        ? left.dataset.words.replace("{time}", `${Math.round(seconds)}\u00a0s`) : "";
       bar.style.width = `${share * 100}%`;
     };
     title.textContent = title.dataset.words.replace("{name}", file.name);
     show(0);
     const soon = setTimeout(() => { here.hidden = false; }, 500);
     request.upload.onprogress = ({ loaded, total }) => show(total ? loaded / total : 0);
-    request.onload = () => request.status === 200 ? arrived(JSON.parse(request.responseText)[0]) : failed(request.status);
+    request.onload = () => request.status === 200 ? arrived(JSON.parse(request.responseText)[0])
+      : failed(request.status);
     request.onabort = () => arrived("");
     request.onerror = () => failed(0);
     request.onloadend = () => { clearTimeout(soon); here.hidden = true; };
@@ -95,7 +105,8 @@
     try {
       const path = await bring(file);
       if (!path) return;                       // the person gave it up
-      send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name, ...(title && { title }) });
+      send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name,
+        ...(title && { title }) });
     } catch {
       send({ act: "refused", name: file.name });
     }
@@ -112,8 +123,12 @@
   };
   const hasFiles = (event) => Array.from(event.dataTransfer?.types || []).includes("Files");
   let depth = 0;
-  document.addEventListener("dragenter", (event) => { if (hasFiles(event)) { depth += 1; document.body.dataset.dragging = "1"; } });
-  document.addEventListener("dragleave", () => { depth = Math.max(0, depth - 1); if (!depth) delete document.body.dataset.dragging; });
+  document.addEventListener("dragenter", (event) => {
+    if (hasFiles(event)) { depth += 1; document.body.dataset.dragging = "1"; }
+  });
+  document.addEventListener("dragleave", () => {
+    depth = Math.max(0, depth - 1); if (!depth) delete document.body.dataset.dragging;
+  });
   document.addEventListener("dragover", (event) => { if (hasFiles(event)) event.preventDefault(); });
   document.addEventListener("drop", (event) => {
     depth = 0;
@@ -128,9 +143,11 @@
   const showTab = (name) => {
     document.body.dataset.tab = name;
     keep("tab", name);
-    for (const tab of document.querySelectorAll("[role='tab']")) tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
+    for (const tab of document.querySelectorAll("[role='tab']"))
+      tab.setAttribute("aria-selected", String(tab.dataset.tab === name));
   };
-  // what can be folded over the page: settings always, shelf and panel where there is no room beside the middle
+  // what can be folded over the page: settings always, shelf and panel where there is no room beside the
+  // middle
   const DRAWERS = { settings: "#settings", shelf: "#left", panel: "#right" };
   const isDrawer = (name) => getComputedStyle(document.querySelector(DRAWERS[name])).position === "fixed";
   const toggleDrawer = (name, open, { focus = true } = {}) => {
@@ -138,7 +155,8 @@
     for (const other of Object.keys(DRAWERS)) {
       const on = open && other === name;
       if (on) document.body.dataset[other] = "1"; else delete document.body.dataset[other];
-      for (const button of document.querySelectorAll(`[data-toggle='${other}']`)) button.setAttribute("aria-expanded", String(on));
+      for (const button of document.querySelectorAll(`[data-toggle='${other}']`))
+        button.setAttribute("aria-expanded", String(on));
     }
     if (!focus) return;
     const inside = `${DRAWERS[name]} :is(input, button, select):not([tabindex="-1"])`;
@@ -150,7 +168,8 @@
     if (on && isDrawer("panel")) { toggleDrawer("panel", false); return; }
     if (on) document.body.dataset.nopanel = "1"; else delete document.body.dataset.nopanel;
     keep("nopanel", on ? "1" : "");
-    if (focus) document.querySelector(on ? ".topbar-tools [data-toggle='panel']" : "[data-hide-panel]")?.focus();
+    if (focus)
+      document.querySelector(on ? ".topbar-tools [data-toggle='panel']" : "[data-hide-panel]")?.focus();
   };
   const openDrawer = () => Object.keys(DRAWERS).find((name) => document.body.dataset[name]);
   const ask = () => {                          // where one types next
@@ -195,8 +214,10 @@
 
   // while nobody answers, nothing is sent, and what is typed stays where it is
   const hold = (event) => {
-    const asks = event.type === "click" ? "#send, #unlock, :is(button, a)[data-act]" : "#question textarea, #password input";
-    if (!document.body.dataset.lost || (event.key ?? "Enter") !== "Enter" || !event.target.closest?.(asks)) return;
+    const asks = event.type === "click" ? "#send, #unlock, :is(button, a)[data-act]"
+      : "#question textarea, #password input";
+    if (!document.body.dataset.lost || (event.key ?? "Enter") !== "Enter"
+      || !event.target.closest?.(asks)) return;
     event.preventDefault();
     event.stopImmediatePropagation();
   };
@@ -207,7 +228,8 @@
   // a question is asked with what was chosen before it: it waits until that has arrived
   const wait = (event) => {
     const asks = event.type === "click" ? "#send" : "#question textarea";
-    if (!sending || (event.key ?? "Enter") !== "Enter" || event.shiftKey || !event.target.closest?.(asks)) return;
+    if (!sending || (event.key ?? "Enter") !== "Enter" || event.shiftKey
+      || !event.target.closest?.(asks)) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     sent.then(() => document.querySelector("#send").click());
@@ -217,8 +239,10 @@
 
   // a button or a fold that is drawn anew between press and release gets no click of its own
   let pressed = null;
-  const named = ({ dataset, parentElement }) => [dataset.act, dataset.id, "tell" in dataset, parentElement?.dataset.fold].join();
-  const button = (element) => element?.closest?.(":is(button, a)[data-act], [data-tell], [data-fold] > summary");
+  const named = ({ dataset, parentElement }) => [dataset.act, dataset.id, "tell" in dataset,
+    parentElement?.dataset.fold].join();
+  const button = (element) =>
+    element?.closest?.(":is(button, a)[data-act], [data-tell], [data-fold] > summary");
   document.addEventListener("pointerdown", (event) => { pressed = button(event.target); }, true);
   document.addEventListener("pointerup", (event) => {
     const now = button(document.elementFromPoint(event.clientX, event.clientY));
@@ -243,8 +267,10 @@
     else if ((found = hit("[data-quit]"))) quit(found);
     else if ((found = hit("[data-theme-choice]"))) { keep("theme", found.dataset.themeChoice); paint(); }
     else if (hit("[data-hide-panel]")) hidePanel(true);
-    else if (hit("[data-toggle='panel']") && document.body.dataset.nopanel && !isDrawer("panel")) hidePanel(false);
-    else if ((found = hit("[data-toggle]"))) toggleDrawer(found.dataset.toggle, !document.body.dataset[found.dataset.toggle]);
+    else if (hit("[data-toggle='panel']") && document.body.dataset.nopanel
+      && !isDrawer("panel")) hidePanel(false);
+    else if ((found = hit("[data-toggle]")))
+      toggleDrawer(found.dataset.toggle, !document.body.dataset[found.dataset.toggle]);
     else if (hit("[data-skip]")) { event.preventDefault(); ask(); }
     else if ((found = hit("[role='tab']"))) showTab(found.dataset.tab);
     else if ((found = hit("[data-copy]"))) copyText(found);
@@ -266,17 +292,21 @@
         if (document.body.dataset.nopanel) hidePanel(false, { focus: false });
         if (isDrawer("panel") && !document.body.dataset.panel) toggleDrawer("panel", true);
       }
-      const leads = ["book", "talk", "said", "sample", "open-found", "look-into", "place-for", "fetch-model", "use-model"];
+      const leads = ["book", "talk", "said", "sample", "open-found", "look-into", "place-for", "fetch-model",
+        "use-model"];
       if (document.body.dataset.shelf && leads.includes(act)) toggleDrawer("shelf", false);
       send({ act, ...rest });
     } else if (openDrawer() && hit("#middle")) toggleDrawer(openDrawer(), false, { focus: false });
   });
-  // the shelf is one stop of the Tab key: up and down go from book to book, left and right to what can be done with one
+  // the shelf is one stop of the Tab key: up and down go from book to book, left and right to what can be
+  // done with one
   const walk = (event) => {
     const list = event.target.closest?.(".shelf");
-    const steps = { ArrowDown: [1, "main"], ArrowUp: [-1, "main"], ArrowRight: [1, "all"], ArrowLeft: [-1, "all"] }[event.key];
+    const steps = { ArrowDown: [1, "main"], ArrowUp: [-1, "main"], ArrowRight: [1, "all"],
+      ArrowLeft: [-1, "all"] }[event.key];
     if (!list || !steps) return;
-    const buttons = [...list.querySelectorAll("button, summary")].filter((button) => button.checkVisibility());
+    const buttons = [...list.querySelectorAll("button, summary")]
+      .filter((button) => button.checkVisibility());
     const main = (button) => button.matches("[data-act='book'], [data-act='talk'], summary");
     let at = buttons.indexOf(event.target.closest("button, summary"));
     do at += steps[0]; while (buttons[at] && steps[1] === "main" && !main(buttons[at]));
@@ -305,7 +335,9 @@
       else if (openDrawer()) toggleDrawer(openDrawer(), false);
       else if (document.querySelector(WRITING)) send({ act: "stop" });
     }
-    if (event.key === "/" && !event.target.closest?.("input, textarea, select")) { event.preventDefault(); ask(); }
+    if (event.key === "/" && !event.target.closest?.("input, textarea, select")) {
+      event.preventDefault(); ask();
+    }
     walk(event);
     if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && event.target.matches?.("[role='tab']")) {
       const other = document.body.dataset.tab === "reader" ? "live" : "reader";
@@ -317,9 +349,12 @@
   // --- what follows the page's changes
   const follow = (scroller) => {
     let pinned = true;
-    let height = 0;                            // as it was drawn last: what has come since was not scrolled past
-    let until = 0;                             // an answer was asked for or seen being written: its end still counts
-    let settled = 0;                           // what stands above folds away at the first question: no scrolling of the person's
+    // as it was drawn last: what has come since was not scrolled past
+    let height = 0;
+    // an answer was asked for or seen being written: its end still counts
+    let until = 0;
+    // what stands above folds away at the first question: no scrolling of the person's
+    let settled = 0;
     const asked = () => { pinned = true; until = Date.now() + 10000; settled = Date.now() + 1500; };
     scroller.addEventListener("scroll", () => {
       const end = Math.min(height, scroller.scrollHeight) - scroller.clientHeight;
@@ -330,20 +365,23 @@
       const question = [...scroller.querySelectorAll("#turns .asked")].at(-1);
       const end = scroller.scrollHeight - scroller.clientHeight;
       if (!question) return end;
-      return question.getBoundingClientRect().bottom - scroller.getBoundingClientRect().top + scroller.scrollTop - 96;
+      return question.getBoundingClientRect().bottom
+        - scroller.getBoundingClientRect().top + scroller.scrollTop - 96;
     };
     // an answer is followed as long as its beginning stays in view, and to its end by whoever went there
     const follows = () => {
       const begins = beginning(), end = scroller.scrollHeight - scroller.clientHeight;
       scroller.scrollTop = scroller.scrollTop > begins + 120 ? end : Math.min(begins, end);
     };
-    // in a narrow window a talk that is opened is in sight at once: what is chosen above it would fill the screen
+    // in a narrow window a talk that is opened is in sight at once: what is chosen above it would fill the
+    // screen
     let open = "";
     const opened = () => {
       const talk = [...scroller.querySelectorAll("#turns .asked")].at(-1)?.dataset.turn.split(":")[0] ?? "";
       if (talk === open) return;
       open = talk;
-      if (!talk || !window.matchMedia("(max-width: 760px)").matches || scroller.querySelector(".turn-sought")) return;
+      if (!talk || !window.matchMedia("(max-width: 760px)").matches
+        || scroller.querySelector(".turn-sought")) return;
       pinned = true;
       until = Math.max(until, Date.now() + 1500);
     };
@@ -353,17 +391,24 @@
       if (pinned && Date.now() < until) follows();
       height = scroller.scrollHeight;
     });
-    const parts = () => { for (const part of scroller.querySelectorAll("#live, #turns, #progress")) sizes.observe(part); };
-    new MutationObserver(parts).observe(scroller, { childList: true, subtree: true });   // they may be mounted anew
+    const parts = () => {
+      for (const part of scroller.querySelectorAll("#live, #turns, #progress")) sizes.observe(part);
+    };
+    // they may be mounted anew
+    new MutationObserver(parts).observe(scroller, { childList: true, subtree: true });
     parts();
-    document.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.closest?.("#question")) asked(); });
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.target.closest?.("#question")) asked();
+    });
     document.addEventListener("click", (event) => {
-      if (event.target.closest?.("#send, [data-act='summarize'], [data-act='regenerate'], [data-act='suggest']")) asked();
+      if (event.target.closest?.("#send, [data-act='summarize'], [data-act='regenerate'], [data-act='suggest']"))
+        asked();
     });
   };
   const begin = () => {                        // once all parts of the page are there
     const scroller = document.getElementById("scroller");
-    if (!connected || !scroller || !document.querySelector("[data-theme-choice]") || !document.querySelector("[data-region=spoken]")) return;
+    if (!connected || !scroller || !document.querySelector("[data-theme-choice]")
+      || !document.querySelector("[data-region=spoken]")) return;
     ready.disconnect();
     root.lang = root.dataset.language;         // Gradio names the browser's instead, where it has that one
     paint();

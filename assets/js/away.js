@@ -1,4 +1,5 @@
-/* For whoever looks elsewhere: the tab's title, one notification when a long reading is done, and what closing the tab means. */
+/* For whoever looks elsewhere: the tab's title, one notification when a long reading is done, and what
+   closing the tab means. */
 (() => {
   const NAME = "TriForce Chat";
   const LONG_MS = 20000;                       // who waited less is still looking
@@ -6,7 +7,8 @@
   let since = 0;
 
   // --- one notification, where the person said yes, and no tab is looked at
-  const mayAsk = () => document.body.toggleAttribute("data-may-tell", window.Notification?.permission === "default");
+  const mayAsk = () => document.body.toggleAttribute("data-may-tell",
+    window.Notification?.permission === "default");
   const tell = () => {
     if (!document.body.dataset.teller || window.Notification?.permission !== "granted") return;
     const words = document.querySelector("[data-done]").dataset.done;
@@ -28,7 +30,8 @@
   };
   document.addEventListener("visibilitychange", entitle);
 
-  // --- closing the last tab is asked about once. A browser lets no page word that question: its own comes first
+  // --- closing the last tab is asked about once. A browser lets no page word that question: its own comes
+  // first
   const dialog = () => document.getElementById("leaving-question");
   const show = () => { if (dialog() && !dialog().open) dialog().showModal(); };
   let anew = 0;                                // until when a page that goes is only loaded again

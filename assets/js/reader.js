@@ -6,29 +6,35 @@
 
   // --- size and length of its lines
   const SIZES = [14.5, 16.5, 18.5, 21, 24];
-  const LINES = [["22em", "32vw"], ["28em", "32vw"], ["36em", "38vw"], ["46em", "44vw"], ["60em", "50vw"]];   // line, pane
+  // line, pane
+  const LINES = [["22em", "32vw"], ["28em", "32vw"], ["36em", "38vw"], ["46em", "44vw"], ["60em", "50vw"]];
   const chosen = (name, steps) => Math.max(0, Math.min(steps.length - 1, Number(recall(name, 1)) || 0));
   const dress = () => {
     const size = chosen("text", SIZES), line = chosen("lines", LINES);
     document.body.style.setProperty("--reader-size", `${SIZES[size]}px`);
     document.body.style.setProperty("--reader-measure", LINES[line][0]);
     document.body.style.setProperty("--reader-pane", LINES[line][1]);
-    for (const button of document.querySelectorAll("[data-size]")) button.disabled = !SIZES[size + Number(button.dataset.size)];
-    for (const button of document.querySelectorAll("[data-lines]")) button.disabled = !LINES[line + Number(button.dataset.lines)];
+    for (const button of document.querySelectorAll("[data-size]"))
+      button.disabled = !SIZES[size + Number(button.dataset.size)];
+    for (const button of document.querySelectorAll("[data-lines]"))
+      button.disabled = !LINES[line + Number(button.dataset.lines)];
   };
 
   // --- where it stands
   let place = "", shown = null, held = false;
   const settle = (text) => {
-    let frames = 60;                           // the pane may still be hidden, and fonts may move the text once more
+    // the pane may still be hidden, and fonts may move the text once more
+    let frames = 60;
     const wanted = Number(place.split(":")[0]);
-    const first = [...text.querySelectorAll("p[data-offset]")].filter((one) => Number(one.dataset.offset) <= wanted).at(-1);
+    const first = [...text.querySelectorAll("p[data-offset]")]
+      .filter((one) => Number(one.dataset.offset) <= wanted).at(-1);
     const step = () => {
       if (shown !== text || frames < 0) return;
       const mark = document.getElementById("passage");
       if (mark) {
         const box = mark.getBoundingClientRect();
-        if (frames === 60 || !box.height || box.top < 0 || box.bottom > innerHeight) mark.scrollIntoView({ block: "center" });
+        if (frames === 60 || !box.height || box.top < 0 || box.bottom > innerHeight)
+          mark.scrollIntoView({ block: "center" });
       } else if (frames === 60 || !text.clientHeight) {
         text.scrollTop = first ? first.offsetTop - text.offsetTop - 18 : 0;
       }
@@ -47,14 +53,16 @@
     settle(text);
     if (held && document.activeElement === document.body) text.focus({ preventScroll: true });
   };
-  document.addEventListener("click", (event) => {   // a place that stands there is not drawn anew; it may be out of sight
+  // a place that stands there is not drawn anew; it may be out of sight
+  document.addEventListener("click", (event) => {
     const to = event.target.closest?.("[data-act='cite']");
     if (to && shown && `${to.dataset.offset}:${to.dataset.length}` === place) settle(shown);
   });
   document.addEventListener("focusin", (event) => { held = event.target === pane(); });
   const topmost = (text) => {                    // the first paragraph in sight
     const top = text.getBoundingClientRect().top;
-    return [...text.querySelectorAll("p[data-offset]")].find((one) => one.getBoundingClientRect().bottom > top + 8);
+    return [...text.querySelectorAll("p[data-offset]")]
+      .find((one) => one.getBoundingClientRect().bottom > top + 8);
   };
   let later = 0;
   document.addEventListener("scroll", (event) => {
@@ -102,7 +110,8 @@
     const selection = getSelection();
     const range = selection.rangeCount && !selection.isCollapsed ? selection.getRangeAt(0) : null;
     const start = range?.startContainer.parentElement?.closest(".reader-text p[data-offset]");
-    return start && pane()?.contains(range.endContainer) ? { range, start, words: selection.toString().trim() } : null;
+    return start && pane()?.contains(range.endContainer)
+      ? { range, start, words: selection.toString().trim() } : null;
   };
   // without a mouse nothing is selected: the place that is marked, else what is read now
   const inSight = () => {
@@ -127,10 +136,18 @@
     hide();
   };
 
-  const mark = ({ words, start }) => { send({ act: "mark", offset: start.dataset.offset, text: words }); hide(); };
-  const explain = ({ words, start }, id) => { send({ act: "explain", id, offset: start.dataset.offset, text: words }); hide(); };
-  const askAbout = ({ words }, about) => { hide(); getSelection().removeAllRanges(); window.triforce.type(`${about.replace("{words}", words)}\n`); };
-  document.addEventListener("mousedown", (event) => { if (event.target.closest?.(".selected")) event.preventDefault(); });
+  const mark = ({ words, start }) => {
+    send({ act: "mark", offset: start.dataset.offset, text: words }); hide();
+  };
+  const explain = ({ words, start }, id) => {
+    send({ act: "explain", id, offset: start.dataset.offset, text: words }); hide();
+  };
+  const askAbout = ({ words }, about) => {
+    hide(); getSelection().removeAllRanges(); window.triforce.type(`${about.replace("{words}", words)}\n`);
+  };
+  document.addEventListener("mousedown", (event) => {
+    if (event.target.closest?.(".selected")) event.preventDefault();
+  });
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
     const found = hit("[data-cited], [data-mark], [data-explain], [data-ask-about]") && selected();
@@ -138,8 +155,12 @@
     else if (hit("[data-mark]") && found) mark(found);
     else if (hit("[data-explain]") && found) explain(found, hit("[data-explain]").dataset.explain);
     else if (hit("[data-ask-about]") && found) askAbout(found, hit("[data-ask-about]").dataset.words);
-    else if (hit("[data-size]")) { keep("text", chosen("text", SIZES) + Number(hit("[data-size]").dataset.size)); dress(); }
-    else if (hit("[data-lines]")) { keep("lines", chosen("lines", LINES) + Number(hit("[data-lines]").dataset.lines)); dress(); }
+    else if (hit("[data-size]")) {
+      keep("text", chosen("text", SIZES) + Number(hit("[data-size]").dataset.size)); dress();
+    }
+    else if (hit("[data-lines]")) {
+      keep("lines", chosen("lines", LINES) + Number(hit("[data-lines]").dataset.lines)); dress();
+    }
   });
   document.addEventListener("change", (event) => {
     const { note } = event.target.dataset ?? {};
@@ -159,5 +180,7 @@
     }
   });
 
-  window.triforce.read = () => { dress(); new MutationObserver(read).observe(document.body, { childList: true, subtree: true }); };
+  window.triforce.read = () => {
+    dress(); new MutationObserver(read).observe(document.body, { childList: true, subtree: true });
+  };
 })();

@@ -1,4 +1,5 @@
-/* The page's end of the event stream: fills the regions. `triforce.follow()` begins, once the regions are on the page. */
+/* The page's end of the event stream: fills the regions. `triforce.follow()` begins, once the regions are on
+   the page. */
 (() => {
   const root = document.documentElement;
   const sizes = new WeakMap();                 // region -> how many nodes each of its blocks has
@@ -16,7 +17,8 @@
     const one = document.activeElement;
     const name = region.contains(one) && named(one);
     if (!name) return () => {};
-    const typed = one.matches("input[type=text], textarea") && [one.value, one.selectionStart, one.selectionEnd];
+    const typed = one.matches("input[type=text], textarea")
+      && [one.value, one.selectionStart, one.selectionEnd];
     return () => {
       const again = region.querySelector(name);
       if (!again || region.contains(document.activeElement)) return;
@@ -41,8 +43,10 @@
   const show = (region, [stay, ...blocks]) => {
     const counts = (sizes.get(region) ?? []).slice(0, stay);
     const nodes = counts.reduce((sum, count) => sum + count, 0);
-    const asked = region.querySelector("[role=alertdialog]"), within = asked?.contains(document.activeElement);
-    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")].map((part) => part.open && kind(part));
+    const asked = region.querySelector("[role=alertdialog]"),
+      within = asked?.contains(document.activeElement);
+    const refocus = focused(region), unfolded = [...region.querySelectorAll("details")]
+      .map((part) => part.open && kind(part));
     while (region.childNodes.length > nodes) region.lastChild.remove();
     for (const html of blocks) {
       shelf.innerHTML = html;
@@ -60,7 +64,8 @@
     if (within && !asks) document.querySelector("#question textarea")?.focus();
   };
 
-  // what is being typed outlives the page: one that loads itself anew, one reloaded by hand, one whose app has died
+  // what is being typed outlives the page: one that loads itself anew, one reloaded by hand, one whose app
+  // has died
   const DRAFT = "triforce.draft";
   window.addEventListener("pagehide", () => {
     const box = document.querySelector("#question textarea");

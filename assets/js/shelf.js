@@ -49,7 +49,8 @@
     dialog().close();
     take(new File(["\ufeff", text], "pasted.txt", { type: "text/plain" }), title);
   };
-  const ENOUGH = 400;                            // a paste that long, where nothing is typed, is a text to read
+  // a paste that long, where nothing is typed, is a text to read
+  const ENOUGH = 400;
   document.addEventListener("paste", (event) => {
     if (typing(event.target) || !document.body.dataset.connected) return;
     const text = event.clipboardData?.getData("text/plain") ?? "";

@@ -1,17 +1,20 @@
-/* The worker that holds the one event stream of all tabs, since a browser opens no more than six connections to a server. It keeps
-   the newest state, so that a tab that comes later sees it at once. */
-const RETRY_MS = 5000;                         // when the server answered, but refused: after a new start, until its address is opened
+/* The worker that holds the one event stream of all tabs, since a browser opens no more than six connections
+   to a server. It keeps the newest state, so that a tab that comes later sees it at once. */
+// when the server answered, but refused: after a new start, until its address is opened
+const RETRY_MS = 5000;
 const GRACE_MS = 2500;                         // a stream that breaks and is joined again at once is no news
 const LANGUAGE = location.search.slice(1).split(".")[0];   // of the tabs: others have a worker of their own
 const ports = new Map();                       // -> whether its tab is hidden
 let source = null;
 let launch = "";
-let lost = "";                                 // why nothing comes: "gone" (nobody answers) | "locked" (refused)
+// why nothing comes: "gone" (nobody answers) | "locked" (refused)
+let lost = "";
 let missing = 0;                               // the timer that will say so
 const regions = {};                            // name -> HTML of its blocks
 
 const tell = (message) => { for (const port of ports.keys()) port.postMessage(message); };
-const nameTeller = () => {                     // one tab tells the system that a reading is done, and only when none is looked at
+// one tab tells the system that a reading is done, and only when none is looked at
+const nameTeller = () => {
   const hidden = [...ports.values()].every(Boolean);
   let first = true;
   for (const port of ports.keys()) { port.postMessage({ teller: hidden && first }); first = false; }
