@@ -49,6 +49,7 @@ from benchmarks.speed.forward_times import (
     measured_speeds,
 )
 from core.assembly.cache_factory import CacheFactory, kv_type
+from core.assembly.models import prepare_attention
 from core.backend.base import Backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cuda.backend import CudaBackend
@@ -114,10 +115,14 @@ CASES = (
 )
 QUICK = 2  # of them
 RANDOM_CASES = (
+    CardCase(LLAMA_2_7B, 130_048, True, "made"),
     CardCase(LLAMA_3_8B, 130_048, True, "stated"),
+    CardCase(LLAMA_3_8B, 130_048, True, "made", coded=True),
+    CardCase(LLAMA_2_7B, 32_768, True, "stated"),
     CardCase(LLAMA_2_7B, 130_048, True, "stated"),
+    CardCase(QWEN_3_4B, 130_048, True, "made"),
+    CardCase(QWEN_3_4B, 130_048, True, "made", coded=True),
     CardCase(LLAMA_3_8B, 130_048, False, "stated"),
-    CardCase(QWEN_3_4B, 130_048, True, "stated"),
 )
 TINY = ModelShape("tiny", 3, 64, 8, 4, 16, 96, vocab=97, native_context=1024, longest_context=1024)
 TINY_CASES = (
@@ -222,13 +227,15 @@ def _once(case: CardCase, bench: CardBench, layers: int | None) -> dict[str, Any
         with torch.inference_mode():
             weights = bench.source.weights(config, backend)
             model = build_model(config, weights, backend, positions=context + 64)
+            drafts = None if case.what == "answers" else random_draft(backend, vocab=config.vocab)
+            prepare_attention(plan, backend, model, drafts)
             room = CacheFactory(plan, settings, model)
             if case.what == "answers":
                 found = _spoken(model, plan, room, case, bench)
             elif case.what == "made":
-                found = _behind_made_rows(model, plan, room, case, bench)
+                found = _behind_made_rows(model, drafts, plan, room, case, bench)
             else:
-                found = _passed(model, shape, plan, room, case, bench)
+                found = _passed(model, drafts, shape, plan, room, case, bench)
         return {
             **found,
             "on_chip_layers": plan.on_chip_layers,
@@ -243,16 +250,21 @@ def _once(case: CardCase, bench: CardBench, layers: int | None) -> dict[str, Any
             raise
         return {"refused": f"out of memory: {error}", "full_with": plan.on_chip_layers}
     finally:
-        weights = model = room = None
+        weights = model = drafts = room = None
         backend.release()
 
 
 def _passed(
-    model: LlamaModel, shape: ModelShape, plan: Plan, room: CacheFactory, case: CardCase, bench: CardBench
+    model: LlamaModel,
+    draft: LlamaModel,
+    shape: ModelShape,
+    plan: Plan,
+    room: CacheFactory,
+    case: CardCase,
+    bench: CardBench,
 ) -> dict[str, Any]:
     """Passes, and decoding where its acceptance is stated. Raises OutOfTime."""
     ids = bench.source.ids[: case.context + max(VERIFY_ROWS)]
-    draft = random_draft(model.backend, vocab=model.config.vocab)
     cache = room.new_cache(plan.context_tokens if case.what == "stated" else len(ids))
     more = {"out_of_time": bench.out_of_time}
     found = measure_forward(model, shape, plan, cache, ids, bench.speeds, draft=draft, **more)
@@ -264,14 +276,14 @@ def _passed(
 
 
 def _behind_made_rows(
-    model: LlamaModel, plan: Plan, room: CacheFactory, case: CardCase, bench: CardBench
+    model: LlamaModel, draft: LlamaModel, plan: Plan, room: CacheFactory, case: CardCase, bench: CardBench
 ) -> dict[str, Any]:
     """Decoding at a stated acceptance behind a context that was not read."""
     cache, ids = room.new_cache(plan.context_tokens), bench.source.ids[: case.context]
     shape, backend = model.config.kv_shape, model.backend
     # the newest token is what the first pass is about
     fill_cache(cache, len(ids) - 1, shape=shape, backend=backend, rows=kv_type(plan))
-    draft, late = random_draft(backend, vocab=model.config.vocab), bench.out_of_time
+    late = bench.out_of_time
     decoded = stated_acceptance.decoded_stated(model, draft, plan, room, cache, ids, out_of_time=late)
     return {"context": case.context, "decoded": decoded}
 

@@ -149,9 +149,16 @@ def _loaded(
             positions=slots,
             in_codes=plan.device == "cpu",
         )
+    prepare_attention(plan, backend, model, draft)
+    return model, draft
+
+
+def prepare_attention(plan: Plan, backend: Backend, model: LlamaModel, draft: DraftModel | None) -> None:
+    """Has kernels chosen for what both will attend to, while there is memory to try them in: before caches
+    are made.
+    """
     for config in [one.config for one in (model, draft) if one is not None]:
         for sizes in {config.heads_of(kind) for kind in config.kinds}:
             backend.prepare(config.heads, *sizes)
     if plan.kv_bits == 8:  # besides numbers, which its retrieval cache holds
         backend.prepare(model.config.heads, model.config.kv_heads, model.config.head_dim, rows=kv_type(plan))
-    return model, draft

@@ -253,5 +253,6 @@ def test_the_plan_is_of_the_weights_that_are_made(case: gpu.CardCase):
     """It would round a checkpoint to 4 bits, and the benchmark would fill the card with 16."""
     settings = gpu._settings(case, case.context + 300, SimpleNamespace(tiny=False, card_gib=24.0))
     machine = imagined_hardware(gpu="RTX 4090", ram_gib=128)
-    found = make_plan(machine, settings, target=case.shape)
-    assert found.weights_bits == 16 and not found.rounded
+    shape = in_format(case.shape, case.shape.name, ROUNDED[4]) if case.coded else case.shape
+    found = make_plan(machine, settings, target=shape)
+    assert found.weights_bits == (4 if case.coded else 16) and not found.rounded
