@@ -4,6 +4,7 @@ failure leaves behind.
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from core.assembly.composition import Composer
 from core.backend.cuda.backend import CudaBackend
 from core.cache.full import FullKVCache
 from core.engine import Engine
-from tests.support.cuda_device import Device
+from tests.support.cuda_device import Device, Pool
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.said import values, worded_by
 from tests.support.tiny import PLAN, engine, oracle, ours
@@ -45,6 +46,17 @@ def test_a_pass_is_done_first_and_then_recorded(device: Device):
     x.fill_(3)
     assert [replay().tolist() for replay in replays] == [[6, 6], [6, 6]]
     assert device.pools[0] is device.pools[1] and device.current is device.compute
+
+
+def test_the_memory_of_recordings_stays_when_the_last_of_them_went(device: Device):
+    """A conversation's recordings go with its cache: the next one's could not be made in what is left of a
+    pool that nobody holds (seen on a card).
+    """
+    backend = backend_on_the_cpu()
+    for _conversation in range(2):
+        backend.capture(lambda: torch.zeros(2))  # and is dropped
+        gc.collect()
+        assert Pool.held[device.pools[-1]].id is device.pools[0]
 
 
 @pytest.mark.parametrize(

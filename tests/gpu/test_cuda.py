@@ -265,6 +265,23 @@ def test_a_recorded_verification_has_the_bits_of_the_pass(dtype: torch.dtype, co
     assert torch.equal(caches[0].store.k, caches[1].store.k)
 
 
+@pytest.mark.compiled
+def test_recordings_of_the_next_conversation_are_made_when_the_last_ones_went():
+    """The pool of memory that they share is not theirs."""
+    backend = CudaBackend(torch.bfloat16)
+    model = ours(oracle(kv_heads=2, head_dim=64), backend=backend)
+    for n in (1, 5, 17):
+        passes = RecordedVerification(model, most_rows=40)
+        cache = FullKVCache(model.config.kv_shape, 480, backend, block_tokens=480)
+        model.forward(PROMPT, cache)
+        for _time in range(OFTEN + 1):
+            passes.forward(list(range(n)), cache)
+            cache.rollback(len(PROMPT))
+        assert not passes.reason and passes.rows(cache) == (n,)
+        del passes, cache
+        gc.collect()
+
+
 def test_rows_survive_large_blocks_bit_for_bit():
     """Blocks of megabytes, so that copies really run beside the computation; three times over the same
     ring.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from typing import ClassVar
+from weakref import WeakValueDictionary
 
 import pytest
 import torch
@@ -72,6 +74,16 @@ class Graph:
         self.recording.replay()
 
 
+class Pool:
+    """Memory of recordings, that lasts as long as this does."""
+
+    def __init__(self) -> None:
+        self.id = object()
+        Pool.held[self.id] = self
+
+    held: ClassVar[WeakValueDictionary[object, Pool]] = WeakValueDictionary()
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     made = Device()
@@ -85,7 +97,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
         "stream": made.use,
         "graph": made.graph,
         "CUDAGraph": Graph,
-        "graph_pool_handle": object,
+        "MemPool": Pool,
+        "device": lambda device: nullcontext(),
         "get_device_properties": lambda device: SimpleNamespace(total_memory=1 << 30),
         "set_per_process_memory_fraction": lambda fraction, device: None,
         "mem_get_info": lambda device=None: (1 << 29, 1 << 30),

@@ -27,13 +27,16 @@ class GraphRecorder:
     """Records CUDA graphs that share one pool of memory, on a stream beside the computation's.
 
     Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its
-    memory (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management).
+    memory (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management). The pool is the
+    recorder's own: with the last graph of one that is not, it would go, and torch then refuses another graph
+    in what is left of it.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
+        with torch.cuda.device(device):
+            self._pool = torch.cuda.MemPool()
 
     def record(self, run: Callable[[], torch.Tensor]) -> Replay:
         """See Backend.capture. Raises RuntimeError when it cannot be recorded."""
@@ -46,7 +49,7 @@ class GraphRecorder:
                     run()
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(
-                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+                    graph, pool=self._pool.id, stream=self._stream, capture_error_mode="thread_local"
                 ):
                     out = run()
         finally:
