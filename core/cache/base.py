@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from core.backend.base import ScoreRequest
-from core.backend.shared.kv_rows import as_rows, row_bytes, row_width
+from core.backend.shared.kv_rows import as_rows, both_as_rows, row_bytes, row_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +375,7 @@ class KVStore:
         assert start + n <= self.capacity, (
             f"rows {start}..{start + n} do not fit a KV store of {self.capacity}"
         )
-        k, v = (as_rows(part, self.shape.head_dim, self.dtype) for part in (k, v))
+        k, v = both_as_rows(k, v, self.shape.head_dim, self.dtype)
         for block, inside, first, count in pieces(start, n, self.block_tokens):
             self.k[layer, block, :, inside : inside + count] = k[first : first + count].transpose(0, 1)
             self.v[layer, block, :, inside : inside + count] = v[first : first + count].transpose(0, 1)

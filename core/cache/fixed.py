@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from core.backend.base import Backend, ScoreRequest
-from core.backend.shared.kv_rows import as_rows
+from core.backend.shared.kv_rows import both_as_rows
 from core.cache.base import InPlaceRows
 from core.cache.two_sizes import OneBlockStore
 
@@ -53,8 +53,7 @@ class FixedRows:
         """See KVCache."""
         # [kv_heads, capacity, width]
         keys, values = (part[0] for part in self._store.filled(layer, self._store.capacity))
-        for part, new in ((keys, k), (values, v)):
-            rows = as_rows(new, q.shape[-1], part.dtype)
+        for part, rows in zip((keys, values), both_as_rows(k, v, q.shape[-1], keys.dtype), strict=True):
             part.index_copy_(1, self._slots, rows.transpose(0, 1))
         return self.attend_again(layer, q)
 

@@ -81,7 +81,12 @@ SLIPS = (
         "core/cache/snapshot.py", "self._read_before.pop(path, None)  # a file", "pass  # a file", _SNAPSHOT
     ),
     Slip("core/cache/disk.py", "if path not in kept]", "if path not in list(keep)]", _LARGE),
-    Slip("core/cache/fixed.py", "as_rows(new, q.shape[-1], part.dtype)", "new.to(part.dtype)", _REPLAYS),
+    Slip(
+        "core/cache/fixed.py",
+        "both_as_rows(k, v, q.shape[-1], keys.dtype)",
+        "(k.to(keys.dtype), v.to(keys.dtype))",
+        _REPLAYS,
+    ),
     Slip(
         "core/cache/windows.py",
         "window=window)\n        if found",

@@ -46,6 +46,18 @@ def as_rows(x: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
     return dequantized(x, head_dim, dtype)
 
 
+def both_as_rows(
+    k: torch.Tensor, v: torch.Tensor, head_dim: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`as_rows` of both, k and v of one shape, with one set of operations: launching them is what a few rows
+    take on a card.
+    """
+    if k.dtype == dtype:
+        return k, v
+    k, v = as_rows(torch.stack((k, v)), head_dim, dtype)
+    return k, v
+
+
 def dequantized(rows: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
     """What rows [..., width] stand for: [..., head_dim] of `dtype`, the rows themselves where they are
     that.
