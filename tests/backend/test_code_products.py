@@ -148,16 +148,16 @@ def test_a_weight_is_rounded_as_torch_rounds_it(variant: Variant):
 @pytest.mark.parametrize(
     "variant", [one for one in variants() if one.function == "multiply_codes"], ids=lambda one: one.name
 )
-def test_factors_are_fetched_before_the_loop_that_uses_them(variant: Variant):
-    """The codes of a step are multiplied by what came with the step before: read by themselves, they
-    kept every step waiting.
+def test_factors_are_fetched_two_steps_before_they_are_used(variant: Variant):
+    """A step multiplies what was decoded in the step before, and that decodes what the one before it read:
+    read by themselves, factors kept every step waiting.
     """
     before, _, loop = (
         read_kernel(variant.name).ptx.decode("ascii").partition("mma.sync")[0].rpartition("$L__BB")
     )
-    # those of the first step stand before it, those of the next in it: as many
+    # those of the first two steps stand before it
     fetched = [len(re.findall(r"ld\.global\.b8 ", part)) for part in (before, loop)]
-    assert fetched[0] == fetched[1] > 0
+    assert fetched[0] == 2 * fetched[1] > 0
 
 
 # ---- in the backend ----------------------------------------------------------------------------------------

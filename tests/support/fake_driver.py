@@ -163,15 +163,18 @@ def interpret(variant: Variant, grid: Grid, numbers: Sequence[int]) -> None:
             return interpreter.TensorHandle(nearest.numpy(), tl.bfloat16)
         return cast_as_it_is(self, one, kind)
 
-    class Moved:
-        """What a move in machine code gives: what it was given."""
+    class Made:
+        """What an instruction in machine code gives."""
 
-        def __init__(self, values: Any) -> None:
-            self.get_result = lambda number: values[number]
+        def __init__(self, found: Any) -> None:
+            self.get_result = lambda number: found
 
-    def inline_asm(self: Any, code: str, constraints: str, values: Any, *_: Any) -> Moved:
-        assert code == "mov.b32 $0, $1;", f"no stand-in for {code}"
-        return Moved(values)
+    def inline_asm(self: Any, code: str, constraints: str, values: Any, *_: Any) -> Made:
+        if code == "mov.b32 $0, $1;":
+            return Made(values[0])
+        assert code == "lop3.b32 $0, $1, $2, $3, 0xEA;", f"no stand-in for {code}"
+        one, mask, others = values
+        return Made(interpreter.TensorHandle(one.data & mask.data | others.data, one.dtype.scalar))
 
     builder = interpreter.InterpreterBuilder
     if builder.create_dot.__name__ != dot.__name__:

@@ -140,7 +140,7 @@ def _products(dtype: torch.dtype, number: str) -> Iterator[Variant]:
     kinds = [(bits, False) for bits in BITS] + [(bits, True) for bits in SHIFTED_BITS]
     for bits, shifted in kinds:
         codes = {
-            "low": "*i8" if bits == 8 else "*u8",
+            "low": "*i32",
             "high": "*i32" if bits == 6 else "*i16",
             **dict.fromkeys(("scale", "offset"), "*fp16"),
             **dict.fromkeys(("scale_steps", "offset_steps"), "*i8"),

@@ -10,6 +10,9 @@ The first and the last 16 codes of a chunk of 32 are factors of two products, wh
 apart: no code changes its place. Sums are fp32. A program has TILE_M of the matrix's rows and one split of
 its columns; which, follows from the matrix alone, and no input's arithmetic looks at another's. Programs that
 differ in inputs alone run beside each other, so the second finds the codes on the chip.
+
+A step multiplies what the step before decoded, and decodes what that one read. So neither waits for memory,
+and the compiler, which looks no further back than a step, reads decoded tiles as tensor cores take them.
 """
 
 import triton
@@ -17,6 +20,8 @@ import triton.language as tl
 
 HALF = tl.constexpr(16)  # codes: half a chunk
 CHUNK = tl.constexpr(32)
+WORDS = tl.constexpr(4)  # of four bytes, that hold 16 codes of 8 bits, or nibbles of 32
+SIGNS = tl.constexpr(-0x7F7F7F80)  # 0x80808080: the sign of each byte of a word
 SPAN_SHIFT = tl.constexpr(3)  # chunks under one pair of factors, where groups have steps: 8
 
 
@@ -51,34 +56,110 @@ def factors_of(
 
 
 @triton.jit
+def code_words(low, high, chunk, real, BITS: tl.constexpr, LAST: tl.constexpr):
+    """What the first 16 codes of every chunk (LAST: the last 16) are made of: words of four bytes [rows,
+    chunks, 4], and the bits above nibbles [rows, chunks]; 0 for what is not `real`.
+    """
+    w, here = tl.arange(0, WORDS)[None, None, :], real[:, :, None]
+    if BITS == 8:
+        word = tl.load(low + (chunk * 2 + LAST)[:, :, None] * WORDS + w, mask=here, other=0)
+    else:
+        word = tl.load(low + chunk[:, :, None] * WORDS + w, mask=here, other=0)
+    above = chunk
+    if BITS == 5 or BITS == 6:
+        above = tl.load(high + chunk * 2 + LAST, mask=real, other=0).to(tl.int32)
+    return word, above
+
+
+@triton.jit
+def among(word, mask, others):
+    """word & mask | others in one instruction, of which the compiler would make two with two constants."""
+    return tl.inline_asm_elementwise(
+        "lop3.b32 $0, $1, $2, $3, 0xEA;", "=r,r,r,r", [word, mask, others], tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def number_at(word, above, BITS: tl.constexpr, PLACE: tl.constexpr, NUMBER: tl.constexpr):
+    """2 ** (23 - PLACE) and a code, fp32: its low bits are those of `word` from PLACE on, what stands above a
+    nibble is the NUMBERth in `above`. A code's bits are put where the mantissa of a float of that size counts
+    in ones, so that nothing is converted.
+    """
+    size: tl.constexpr = (150 - PLACE) << 23
+    if BITS == 8:
+        bits = among(word, 255 << PLACE, size)
+    else:
+        bits = among(word, 15 << PLACE, size)
+        if BITS == 5 or BITS == 6:
+            place: tl.constexpr = PLACE + 4 - (BITS - 4) * NUMBER
+            moved = above << place if place > 0 else above >> -place
+            bits = among(moved, (BITS * 2 - 9) << (PLACE + 4), bits)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def weights_of(
+    word, above, factor, shift, middle, BITS: tl.constexpr, SHIFTED: tl.constexpr, LAST: tl.constexpr
+):
+    """The weights [rows, chunks, 16], fp32, of what `code_words` gives, with `factor` and `shift` as
+    `factors_of` does.
+    """
+    least = middle
+    first: tl.constexpr = 0 if BITS == 8 else 4 * LAST
+    if BITS == 8:  # signed ones, from 0 on
+        word = word ^ SIGNS
+        least += 128
+    if SHIFTED:
+        least = least - middle
+    above = above[:, :, None] >> ((BITS - 4) * WORDS * tl.arange(0, WORDS)[None, None, :])
+    even, odd = (least + (1 << (23 - first))).to(tl.float32), (least + (1 << (15 - first))).to(tl.float32)
+    half = word >> 16
+    a = number_at(word, above, BITS, first, 0) - even
+    b = number_at(word, above, BITS, first + 8, 1) - odd
+    c = number_at(half, above, BITS, first, 2) - even
+    d = number_at(half, above, BITS, first + 8, 3) - odd
+    codes = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), [word.shape[0], word.shape[1], HALF])
+    if SHIFTED:
+        return codes * factor[:, :, None] + shift[:, :, None]
+    return codes * factor[:, :, None]
+
+
+@triton.jit
+def halves_of(
+    word, above, factor, shift, middle, x, BITS: tl.constexpr, SHIFTED: tl.constexpr, LAST: tl.constexpr
+):
+    """The weights of half the codes of all chunks, as numbers of x's type: [rows, chunks * 16]."""
+    weights = weights_of(word, above, factor, shift, middle, BITS, SHIFTED, LAST)
+    return tl.reshape(weights.to(x.dtype.element_ty), [word.shape[0], word.shape[1] * HALF])
+
+
+@triton.jit
+def fetched(
     low,
     high,
-    factor,
-    shift,
-    middle,
+    scale,
+    offset,
+    scale_steps,
+    offset_steps,
+    stepped,
     chunk,
     real,
     BITS: tl.constexpr,
     SHIFTED: tl.constexpr,
-    LAST: tl.constexpr,
 ):
-    """The first 16 weights of every chunk (LAST: the last 16), fp32 [rows, chunks, 16], with `factor` and
-    `shift` as `factors_of` gives them. What is not `real` is 0.
-    """
-    i = tl.arange(0, HALF)[None, None, :]
-    here = real[:, :, None]
-    if BITS == 8:
-        codes = tl.load(low + chunk[:, :, None] * CHUNK + LAST * HALF + i, mask=here, other=0).to(tl.int32)
-    else:
-        packed = tl.load(low + chunk[:, :, None] * HALF + i, mask=here, other=0).to(tl.int32)
-        codes = (packed >> (4 * LAST)) & 15
-    if BITS == 5 or BITS == 6:
-        above = tl.load(high + chunk * 2 + LAST, mask=real, other=0).to(tl.int32)
-        codes |= ((above[:, :, None] >> ((BITS - 4) * i)) & (BITS * 2 - 9)) << 4
-    if SHIFTED:
-        return codes.to(tl.float32) * factor[:, :, None] + shift[:, :, None]
-    return (codes - middle).to(tl.float32) * factor[:, :, None]
+    """All that the weights of these chunks are made of: for the first 16 of each, and for the last."""
+    word, above = code_words(low, high, chunk, real, BITS, 0)
+    factor, shift = factors_of(
+        scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, 0
+    )
+    word_too, above_too, factor_too, shift_too = word, above, factor, shift
+    if BITS == 8 or BITS == 5 or BITS == 6:
+        word_too, above_too = code_words(low, high, chunk, real, BITS, 1)
+    if BITS == 6:
+        factor_too, shift_too = factors_of(
+            scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, 1
+        )
+    return word, above, factor, shift, word_too, above_too, factor_too, shift_too
 
 
 @triton.jit
@@ -119,37 +200,33 @@ def multiply_codes(
     asked = (r < n)[None, :]
     sums = tl.zeros([TILE_M, TILE_N], tl.float32)
     chunk = before[:, None] + (begin + c)[None, :]
-    real = ((begin + c) < end)[None, :] & (m < rows)[:, None]
-    factor, shift = factors_of(
-        scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, 0
+    mine = (m < rows)[:, None]
+    planes = low, high, scale, offset, scale_steps, offset_steps, stepped
+    one, up, by, plus, two, up_too, by_too, plus_too = fetched(
+        *planes, chunk, ((begin + c) < end)[None, :] & mine, BITS, SHIFTED
     )
-    factor_too, shift_too = factor, shift
-    if BITS == 6:
-        factor_too, shift_too = factors_of(
-            scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, 1
+    weights = halves_of(one, up, by, plus, middle, x, BITS, SHIFTED, 0)
+    weights_too = halves_of(two, up_too, by_too, plus_too, middle, x, BITS, SHIFTED, 1)
+    one, up, by, plus, two, up_too, by_too, plus_too = fetched(
+        *planes, chunk + CHUNKS, ((begin + CHUNKS + c) < end)[None, :] & mine, BITS, SHIFTED
+    )
+    last = begin + (end - begin - 1) // CHUNKS * CHUNKS
+    for at in range(begin, last, CHUNKS):
+        taken = tl.load(inputs + at * CHUNK, mask=asked, other=0.0)
+        taken_too = tl.load(inputs + at * CHUNK + HALF, mask=asked, other=0.0)
+        later = at + 2 * CHUNKS + c
+        next_one, next_up, next_by, next_plus, next_two, next_up_too, next_by_too, next_plus_too = fetched(
+            *planes, before[:, None] + later[None, :], (later < end)[None, :] & mine, BITS, SHIFTED
         )
-    for at in range(begin, end, CHUNKS):
-        chunk = before[:, None] + (at + c)[None, :]
-        real = ((at + c) < end)[None, :] & (m < rows)[:, None]
-        seen = (at + k // HALF < end)[:, None] & asked
-        # the next ones are on their way while these are multiplied by
-        after = chunk + CHUNKS
-        there = ((at + CHUNKS + c) < end)[None, :] & (m < rows)[:, None]
-        next_factor, next_shift = factors_of(
-            scale, offset, scale_steps, offset_steps, stepped, after, there, BITS, SHIFTED, 0
-        )
-        next_too, next_shift_too = next_factor, next_shift
-        if BITS == 6:
-            next_too, next_shift_too = factors_of(
-                scale, offset, scale_steps, offset_steps, stepped, after, there, BITS, SHIFTED, 1
-            )
-        for last in tl.static_range(2):
-            by, plus = (factor, shift) if last == 0 else (factor_too, shift_too)
-            weights = weights_of(low, high, by, plus, middle, chunk, real, BITS, SHIFTED, last)
-            weights = tl.reshape(weights.to(x.dtype.element_ty), [TILE_M, CHUNKS * HALF])
-            taken = tl.load(inputs + at * CHUNK + last * HALF, mask=seen, other=0.0)
-            sums = tl.dot(weights, taken, sums)
-        factor, shift, factor_too, shift_too = next_factor, next_shift, next_too, next_shift_too
+        sums = tl.dot(weights, taken, sums)
+        sums = tl.dot(weights_too, taken_too, sums)
+        weights = halves_of(one, up, by, plus, middle, x, BITS, SHIFTED, 0)
+        weights_too = halves_of(two, up_too, by_too, plus_too, middle, x, BITS, SHIFTED, 1)
+        one, up, by, plus = next_one, next_up, next_by, next_plus
+        two, up_too, by_too, plus_too = next_two, next_up_too, next_by_too, next_plus_too
+    seen = (last + k // HALF < end)[:, None] & asked
+    sums = tl.dot(weights, tl.load(inputs + last * CHUNK, mask=seen, other=0.0), sums)
+    sums = tl.dot(weights_too, tl.load(inputs + last * CHUNK + HALF, mask=seen, other=0.0), sums)
     place = out + (split * n + r[None, :]).to(tl.int64) * total + first + m[:, None]
     tl.store(place, sums, mask=asked & (m < rows)[:, None])
 
@@ -209,5 +286,6 @@ def decode_rows(
         factor, shift = factors_of(
             scale, offset, scale_steps, offset_steps, stepped, chunk, real, BITS, SHIFTED, last
         )
-        weights = weights_of(low, high, factor, shift, middle, chunk, real, BITS, SHIFTED, last)
+        word, above = code_words(low, high, chunk, real, BITS, last)
+        weights = weights_of(word, above, factor, shift, middle, BITS, SHIFTED, last)
         tl.store(target + last * HALF, weights.to(out.dtype.element_ty), mask=real[:, :, None])
