@@ -77,7 +77,7 @@ CPU_LAYER_S = 0.0001
 # .46, .65 and .96 ms for states of 1, 2 and 3 MB; a card's share is assumed, 35 launches (docs/LOG.md)
 CPU_STATE_ROW_S, GPU_STATE_ROW_S, STATE_CROSSINGS = 0.0002, 0.00015, 3
 # of a row of a layer in a card's compiled kernel, its states' bytes apart: some hundred instructions of a
-# warp that waits for most of them; assumed
+# warp that waits for most of them; assumed, an H100 takes half of it
 GPU_DELTA_ROW_S = 0.000002
 # chunked, its products of 64 tokens in numbers of 32 bits take so many times as long as matrices', on a core
 DELTA_TIMES = 6
@@ -88,7 +88,8 @@ COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 row
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
-# "compiled": on a card by the compiled kernel, assumed, not measured; "decoded": there by torch
+# "compiled": on a card by the compiled kernel, assumed; an H100, with more memory than arithmetic, has half of
+# it (docs/decisions/0033-codes-on-a-card.md); "decoded": there by torch
 # "by torch": on the CPU, where no compiled kernel serves (docs/LOG.md)
 KERNEL_SPEED = {
     "float": 1.0,

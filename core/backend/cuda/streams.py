@@ -28,8 +28,7 @@ class GraphRecorder:
 
     Sharing is safe because no two run at once and what a graph returns is kept, so no other is given its
     memory (https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management). The pool is the
-    recorder's own: with the last graph of one that is not, it would go, and torch then refuses another graph
-    in what is left of it.
+    recorder's own: of one that is its graphs' alone, what the last of them leaves may refuse another.
     """
 
     def __init__(self, device: torch.device) -> None:
