@@ -88,8 +88,8 @@ COARSE_TIMES = 1.7  # as fast: products of codes with rounded inputs, 1 to 6 row
 TORCH_ATTENTION = 0.7  # of the compiled kernel's rates, over rows of the numbers that are computed with
 PAGEABLE_SHARE = 0.5  # of the pinned copy rate
 # "codes": on the CPU by the compiled kernel, bytes of Q4_K and Q6_K against those of bf16 (docs/LOG.md)
-# "compiled": on a card by the compiled kernel, assumed; an H100, with more memory than arithmetic, has half of
-# it (docs/decisions/0033-codes-on-a-card.md); "decoded": there by torch
+# "compiled": on a card by the compiled kernel, assumed; an H100, with more memory than arithmetic, has half
+# of it (docs/decisions/0033-codes-on-a-card.md); "decoded": there by torch
 # "by torch": on the CPU, where no compiled kernel serves (docs/LOG.md)
 KERNEL_SPEED = {
     "float": 1.0,
