@@ -129,11 +129,12 @@ class Library:
                 self.shelf_version += 1
 
     def kept(self) -> dict[str, int]:
-        """The bytes that lie here of each book."""
+        """The bytes that lie here of each book, but its notebook's few, which change with every page."""
         sizes: dict[str, int] = {}
         for path in self._root.glob("*/*"):
             with contextlib.suppress(OSError):
-                sizes[path.parent.name] = sizes.get(path.parent.name, 0) + path.stat().st_size
+                if path.name != _NOTEBOOK:
+                    sizes[path.parent.name] = sizes.get(path.parent.name, 0) + path.stat().st_size
         return sizes
 
     def add(self, document: Document, cover: bytes = b"") -> BookEntry:

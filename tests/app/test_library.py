@@ -12,6 +12,7 @@ import pytest
 
 from app.engine.client import Runtime
 from app.store.library import Library
+from app.store.notebook import Notebook
 from core.config import Settings
 from core.documents import read_safely
 from core.documents.document import Document, Section
@@ -34,6 +35,15 @@ def book(letter: str, text: str = "Once. Twice.") -> Document:
 def test_a_book_comes_back_equal_after_a_restart(tmp_path):
     Library(tmp_path).add(book("a", "Straße “quoted” 漢字. More."))
     assert Library(tmp_path).get("a" * 64) == book("a", "Straße “quoted” 漢字. More.")
+
+
+def test_what_is_kept_of_a_book_does_not_change_with_its_notes(tmp_path):
+    """The shelf says it in kilobytes, and is not drawn again with every page that is turned."""
+    library = Library(tmp_path)
+    library.add(book("a"))
+    before = library.kept()
+    library.write_notebook("a" * 64, Notebook(spoiler_limit=1))
+    assert library.kept() == before and before["a" * 64] > 0
 
 
 def test_a_book_is_packed_by_the_process_that_reads_it_and_by_nobody_after(tmp_path, monkeypatch):
