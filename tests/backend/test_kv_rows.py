@@ -11,7 +11,7 @@ from core.backend.cpu import backend
 from core.backend.cpu.backend import CpuBackend
 from core.backend.cpu.native.attention import native_attention
 from core.backend.shared import blockwise, library_attention
-from core.backend.shared.kv_rows import CODES, as_rows, dequantized, row_bytes, run_of
+from core.backend.shared.kv_rows import CODES, as_rows, both_as_rows, dequantized, row_bytes, run_of
 from core.cache.selection import mean_key
 from core.hardware.cpu import cpu_flags
 from tests.support.reference import dense, material
@@ -37,6 +37,15 @@ def test_a_code_is_the_nearest_of_its_row(head_dim: int, dtype: torch.dtype):
     assert bool(((back - x.float()).abs() <= 0.5001 * step).all()) and not back[2, 1].any()
     assert rows.dtype == torch.int8 and rows.shape[-1] == row_bytes(head_dim, CODES)
     assert rows.shape[-1] % 16 == 0 and head_dim + 4 <= rows.shape[-1] < head_dim + 20
+
+
+@pytest.mark.parametrize("n", [1, 64, 65])
+def test_keys_and_values_are_coded_together_as_apart(n: int):
+    """A few of them in one; of many the 32-bit numbers of both at once would be more than a plan counts."""
+    k, v = torch.randn(2, n, 2, 64, generator=torch.Generator().manual_seed(n)).bfloat16()
+    got = both_as_rows(k, v, 64, CODES)
+    assert all(torch.equal(one, as_rows(part, 64, CODES)) for one, part in zip(got, (k, v), strict=True))
+    assert (got[0].untyped_storage().data_ptr() == got[1].untyped_storage().data_ptr()) == (n <= 64)
 
 
 def test_rows_stay_what_they_are():

@@ -15,6 +15,7 @@ import torch
 CODES = torch.int8
 _WHOLE = 16  # bytes that a row of codes ends at a multiple of
 _MOST = 127
+_FEW = 64  # rows, of which both keys and values may be numbers of 32 bits at once
 _LEAST = _MOST * torch.finfo(torch.float32).tiny  # of a row's largest number: of zeros the codes are 0
 
 
@@ -49,11 +50,13 @@ def as_rows(x: torch.Tensor, head_dim: int, dtype: torch.dtype) -> torch.Tensor:
 def both_as_rows(
     k: torch.Tensor, v: torch.Tensor, head_dim: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`as_rows` of both, k and v of one shape, with one set of operations: launching them is what a few rows
-    take on a card.
+    """`as_rows` of both, k and v [n, kv_heads, head_dim] or rows of another cache. A few with one set of
+    operations: launching them is what they take on a card.
     """
     if k.dtype == dtype:
         return k, v
+    if len(k) > _FEW:
+        return as_rows(k, head_dim, dtype), as_rows(v, head_dim, dtype)
     k, v = as_rows(torch.stack((k, v)), head_dim, dtype)
     return k, v
 
