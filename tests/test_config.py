@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.config import DEFAULT_PATH, RULES, Settings, load_settings, override, use_data_dir
+from core.config import DEFAULT_PATH, RULES, Settings, _not_allowed, load_settings, override, use_data_dir
 from core.errors import UserError
+from tests.support.said import figures, worded_by
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -90,8 +91,10 @@ def test_all_problems_are_named_at_once(tmp_path):
     with pytest.raises(UserError) as caught:
         load_settings(write(tmp_path, "top_p: 1.5\nmode: fast\ngama: 3\n"), {})
     message = str(caught.value)
-    assert "top_p is 1.5; allowed is auto or a number from 0.01 to 1" in message
-    assert "mode is 'fast'; allowed is one of triforce" in message
+    found = [one.values for one in worded_by(_not_allowed, message)]
+    assert [(one["key"], one["value"]) for one in found] == [("top_p", "1.5"), ("mode", "'fast'")]
+    assert "auto" in found[0]["allowed"] and figures(found[0]["allowed"]) == ["0.01", "1"]
+    assert "triforce" in found[1]["allowed"]
     assert "'gamma'" in message
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from core.documents.document import Document
 from core.errors import UserError
+from core.model.store.catalogue import title_of
 from tests.support.fake_runtime import wait_until
+from tests.support.said import text_in
 from tests.support.stories import in_chapters, on_shelf, region, stand
 
 PORTRAY = 'data-act="portray"'
@@ -59,8 +61,9 @@ def test_who_somebody_is_so_far_is_asked_from_what_was_read_and_kept_with_its_pl
     wait_until(lambda: asked.conversation_id in engine.forgotten)  # once the answer is shown
     assert "engineer" in asked.question and "Zyxomma" not in asked.question and "thief" not in asked.question
     html = region(desk, "names")
-    assert TRUE in html and "thief" not in html and "Told by" in html and PORTRAY not in html
+    assert TRUE in html and "thief" not in html and PORTRAY not in html
     (told,) = desk.library.portraits(story.sha256)
+    assert title_of(told["model"]) in text_in(html, 'class="portrait"')
     assert told["end"] == desk.state.names.end and told["name"] == "Mr. Ansell"
     ((_text, start, end),) = told["sentences"]
     assert "engineer" in story.text[start:end]
@@ -89,7 +92,8 @@ def test_what_the_book_does_not_bear_out_is_neither_shown_nor_kept(desk, story, 
     choose(desk, story)
     act(desk, "portray", id="Mr. Ansell")
     html = region(desk, "names")
-    assert "Nemo" not in html and "nothing of it is shown" in html
+    assert "Nemo" not in html and text_in(html, 'class="aside-answer"')
+    assert desk.state.aside.state == "finished" and desk.state.aside.sentences == ()
     assert desk.library.portraits(story.sha256) == []
 
 
@@ -151,9 +155,9 @@ def test_behind_a_new_limit_nothing_stays_beside_the_text(desk, story, engine):
 
 
 def test_an_answer_that_fails_says_why_and_one_that_is_stopped_ends(desk, story, engine):
-    engine.fail = "The disk is full."
+    engine.fail = "Its wick is too short."
     explain(desk, story, "the larboard lamp", "meaning")
-    assert "The disk is full." in region(desk, "aside")
+    assert "Its wick is too short." in region(desk, "aside")
     engine.fail, engine.pace = "", 0.2
     start = str(story.text.index("Hannah Rudd"))
     desk.actions.dispatch({"act": "explain", "id": "meaning", "offset": start, "text": "Hannah Rudd"})

@@ -18,6 +18,7 @@ import pytest
 from mcp import ClientSession, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from app.desk.choices import Choices
 from app.host.instance import Instance
 from app.mcp import program
 from app.mcp.books import OFF, BookTools
@@ -30,6 +31,7 @@ from core.config import Settings
 from core.errors import UserError
 from tests.support.desks import answers_of
 from tests.support.fake_runtime import ANSWER, SUMMARY, FakeRuntime, wait_until
+from tests.support.said import worded_by
 from tests.support.served import served
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -236,7 +238,7 @@ def test_it_is_off_until_the_person_switches_it_on_and_says_what_leaves_the_comp
         with pytest.raises(Unreachable, match="does not let assistants in"):
             App(Settings).call("list_books", {})
         act(desk, "set", id="mcp", value="true")
-        assert "cloud" in desk.state.notice.text and "leave this computer" in desk.state.notice.text
+        assert worded_by(Choices.set, desk.state.notice.text)
         assert App(Settings).call("list_books", {})["books"]
         desk.store.update(notice=None)
         act(desk, "set", id="mcp", value="false")

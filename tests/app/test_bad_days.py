@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from app.desk.books import OpenBooks
 from app.engine.client import Runtime
-from app.engine.process import log_path
+from app.engine.process import log_path, why_ended
 from app.host.secrets import Keys
 from app.store.history import History
 from app.web.page import Page
@@ -20,6 +21,7 @@ from core.config import Settings
 from core.events import Delta, Failed, Finished, Prefill
 from core.request import Request
 from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.said import worded_by
 from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="processes are stopped and killed by signals")
@@ -40,7 +42,7 @@ def test_an_engine_killed_in_prefill_costs_one_answer(runtime):
     next(event for event in events if isinstance(event, Prefill))
     os.kill(runtime.pid, signal.SIGKILL)
     rest = list(events)
-    assert isinstance(rest[-1], Failed) and "Nothing of the conversation is lost" in rest[-1].message
+    assert isinstance(rest[-1], Failed) and worded_by(why_ended, rest[-1].message)
     assert isinstance(last(runtime.ask(Request("two", book=BOOK, conversation_id="c"))), Finished)
 
 
@@ -111,7 +113,7 @@ def test_a_data_folder_that_vanishes_costs_no_answer_and_is_said(opened, tmp_pat
     shown = re.sub(r"<[^>]*>", "", "".join(Page(desk).render()["turns"]))
     assert desk.books.turns[-1].text == ANSWER and ANSWER[:40] in shown
     guarded(lambda: desk.actions.dispatch({"act": "book", "id": "b" * 64}), desk.store.say, None)
-    assert "gone or damaged" in desk.state.notice.text
+    assert worded_by(OpenBooks.select, desk.state.notice.text)
     assert desk.books.current == book, "the open book is still there to be read"
 
 

@@ -92,7 +92,7 @@ def test_it_is_asked_until_somebody_answers_and_never_by_an_app_that_only_serves
     page = Page(desk)
     assert page.render()["leaving"] == ("",), "`serve` goes on whatever is closed"
     server.end_with_last_tab()
-    assert "Keep running" in page.render()["leaving"][0]
+    assert 'data-id="when_closed" data-value="keep"' in page.render()["leaving"][0]
     assert "data-now" not in page.render()["leaving"][0]
     server.broadcast._left()
     wait_until(lambda: desk.state.was_left)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.store.database import STEPS
+from app.store.database import STEPS, _check
 from app.store.history import History
 from core.errors import UserError
 from tests.support.full_disks import Unreachable
+from tests.support.said import worded_by
 
 BEFORE_VERSIONS = """
 CREATE TABLE conversations (
@@ -88,7 +89,7 @@ def test_a_file_of_a_newer_version_is_not_touched(tmp_path):
     db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     db.close()
     history = History(path)
-    assert "newer version" in history.warning and history.turns(talk) == []
+    assert worded_by(_check, history.warning) and history.turns(talk) == []
     history.close()
     kept = sqlite3.connect(asides(tmp_path)[0])
     assert kept.execute("SELECT COUNT(*) FROM turns").fetchone() == (40,)

@@ -228,7 +228,7 @@ def test_the_search_finds_them_by_title(watched):
     desk, folder = watched
     desk.actions.dispatch({"act": "search", "text": "boat"})
     html = "".join(Page(desk).render()["hits"])
-    assert "not read yet" in html and str(folder / "Boat.txt") in html and "Lamp" not in html
+    assert 'data-act="open-found"' in html and str(folder / "Boat.txt") in html and "Lamp" not in html
 
 
 def test_nobody_looks_while_no_page_is_open(watched):

@@ -20,10 +20,10 @@ def test_turns_are_on_disk_before_the_answer_ends(tmp_path, history):
     talk = history.create("book")
     history.add(talk.id, "user", "Who is Weena?")
     number = history.add(talk.id, "assistant", "", state="writing")
-    history.update(talk.id, number, "She is one of the", state="writing")
+    history.update(talk.id, number, "She is an Eloi of", state="writing")
 
     other = History(tmp_path / "chats.db")
-    assert [turn.text for turn in other.turns(talk.id)] == ["Who is Weena?", "She is one of the"]
+    assert [turn.text for turn in other.turns(talk.id)] == ["Who is Weena?", "She is an Eloi of"]
     assert other.settle() == 1
     assert other.turns(talk.id)[-1].state == "stopped"
     other.close()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.desk.import_queue import ImportQueue
 from app.web.page import Page
 from app.web.regions import offer_html
 from core.documents import read_document
@@ -14,6 +15,7 @@ from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
 from tests.support.desks import card, put
 from tests.support.fake_runtime import wait_until
+from tests.support.said import figures, text_in, worded_by
 from tests.support.saved_pages import news
 
 
@@ -235,7 +237,7 @@ def test_files_dropped_together_are_read_one_after_another(make_desk, engine, bo
     for path in paths:
         desk.imports.upload(str(path), path.name)
     assert desk.state.opening.behind == 2
-    assert "2 more files wait" in Page(desk).render()["stage"][0]
+    assert "2" in figures(text_in(Page(desk).render()["stage"][0], 'class="opening"'))
     go.set()
     wait_until(lambda: len(desk.library.entries()) == 2 and desk.state.opening is None)
     assert desk.books.current.title == "c" and not any(path.exists() for path in paths)
@@ -309,4 +311,4 @@ def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine,
     wait_until(lambda: desk.state.opening and desk.state.opening.offer)
     path.unlink()
     desk.imports.read_pictures()
-    assert desk.state.opening is None and "drop it again" in desk.state.notice.text
+    assert desk.state.opening is None and worded_by(ImportQueue._open_again, desk.state.notice.text)

@@ -66,7 +66,7 @@ def test_a_used_or_old_address_is_refused_in_words(client, keys):
     assert client.get(f"/?k={code}").status_code == 200 and client.get("/").text == "inside"
     client.cookies.clear()
     again = client.get(f"/?k={code}")
-    assert again.status_code == 401 and "works once" in again.text and not again.cookies
+    assert again.status_code == 401 and "launcher.py" in again.text and not again.cookies
     late = keys.code()
     keys.clock.now = CODE_S + 1
     assert client.get(f"/?k={late}").status_code == 401

@@ -44,11 +44,11 @@ def test_errors_are_logged_by_place_and_kind_without_their_words(home):
             log.exception("reading failed")
             log.warning("it failed: %s", error)
         log.warning("not kept: %s", OSError(28, "No space left on device"))
-        log.warning("refused: %s", UserError("The disk is full."))
+        log.warning("refused: %s", UserError("Its wick is too short."))
     text = written()
     assert SECRET not in text and "ValueError" in text and "KeyError" in text
     assert "fail_with_words" in text and "which led to" in text
-    assert "No space left on device" in text and "The disk is full." in text
+    assert "No space left on device" in text and "Its wick is too short." in text
     assert "started: Python" in text and text.rstrip().endswith("ended")
 
 

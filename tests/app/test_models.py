@@ -30,7 +30,7 @@ from tests.support.fake_runtime import wait_until
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
 from tests.support.hub import Hub, serving
-from tests.support.said import figures, values
+from tests.support.said import figures, values, worded_by
 
 PC_PLAIN = imagined_hardware(ram_gib=16)
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
@@ -217,7 +217,7 @@ def test_a_download_that_dies_says_so(home, desk):
     dying.list = desk.models.list
     dying.fetch(SMALL)
     wait_until(lambda: dying.fetching.state == "failed")
-    assert "goes on where it stopped" in dying.fetching.error
+    assert worded_by(Models._listen, dying.fetching.error)
 
 
 def test_closing_the_app_ends_the_download(desk, hub: Hub):
@@ -311,7 +311,7 @@ def test_a_file_that_vanished_is_named(home, own):
     add_file(own)
     own.unlink()
     (found,) = [model for model in survey(PC_PLAIN, Settings()) if model.path]
-    assert not found.fits and str(own) in found.reason and "is gone" in found.reason
+    assert not found.fits and values(found.reason)["file"] == str(own)
     assert remembered(Settings()).model is None
 
 

@@ -114,7 +114,7 @@ def test_what_cannot_be_read_stays_as_it_was_and_the_rest_goes_on(writing, monke
     wait_until(lambda: len(writing.state.answer.text) > grown)
     during = page.render()
     assert during["library"] == before["library"] and during["live"] != before["live"]
-    assert "data folder is there" in during["notice"][0] and page.due_s() is not None
+    assert "No such file" in during["notice"][0] and page.due_s() is not None
     writing.store.say("Something else.")
     assert "Something else." in page.render()["notice"][0], "what was said last goes first"
     writing.store.update(notice=None)

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from app.desk.questions import Questions
 from app.web.page import Page
 from core.conversation.reading import ReadingStyle, plan_reading
 from core.errors import UserError
@@ -13,6 +14,7 @@ from core.events import Failed
 from core.wire import pack, unpack
 from tests.support.desks import done
 from tests.support.fake_runtime import FakeRuntime
+from tests.support.said import worded_by
 
 
 def act(desk, **fields: str) -> None:
@@ -48,13 +50,18 @@ def shown(desk, region: str) -> str:
     return "".join(Page(desk).render()[region])
 
 
+def _is_down_said(desk) -> str:
+    (said,) = worded_by(Questions._is_down, desk.state.notice.text)
+    return said
+
+
 def test_why_the_engine_is_stopped_stands_there_whatever_else_is_said(desk):
     """What was pressed next took its place, and “Restart it” went round in a circle without a reason."""
     desk.engine.state, desk.engine.error = "failed", "The model needs more room."
     assert "The model needs more room." in shown(desk, "notice")
     desk.questions.summarize()
     message = shown(desk, "notice")
-    assert "The engine is not running." in message and "The model needs more room." in message
+    assert _is_down_said(desk) in message and "The model needs more room." in message
     assert message.count('data-act="restart"') == 1 and 'data-toggle="settings"' in message
 
 
@@ -124,7 +131,7 @@ def test_an_engine_that_is_down_is_restarted_where_it_is_said(desk, engine):
     assert "The model does not fit." in said
     assert 'data-act="restart"' in said and 'data-toggle="settings"' in said
     desk.questions.ask("Who?")
-    assert "not running" in shown(desk, "notice") and 'data-act="restart"' in shown(desk, "notice")
+    assert _is_down_said(desk) in shown(desk, "notice") and 'data-act="restart"' in shown(desk, "notice")
 
 
 def test_the_book_that_a_question_names_is_opened_where_it_is_said(desk, book):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.desk import trash
+from app.desk.trash import Trash
 from app.store import fulltext
 from app.web.page import Page
 from core import paths
@@ -15,6 +16,7 @@ from core.cache.disk import SnapshotFolder
 from core.conversation.part_summaries import PartSummaryStore
 from tests.support.desks import put
 from tests.support.fake_runtime import wait_until
+from tests.support.said import worded_by
 
 MARKER, OTHER = "Zyxomma", "Quillfeather"
 
@@ -24,7 +26,7 @@ def taken(desk, book, monkeypatch):
     """The book with a conversation, a note and a summary of a part, just taken away."""
     monkeypatch.setattr(trash, "UNDO_S", 30.0)
     desk.engine.answer = f"{MARKER} did."
-    desk.questions.ask(f"Who is {MARKER}?")
+    desk.questions.ask(f"Where does {MARKER} go?")
     wait_until(lambda: not desk.state.busy)
     desk.reader.mark(7, "The keeper lit the lamp.")
     desk.reader.note(7, f"A note on {MARKER}.")
@@ -45,7 +47,7 @@ def test_it_is_off_the_page_and_can_be_brought_back(taken, book):
     assert taken.books.current is None, "a page that is older than the removal"
     taken.actions.dispatch({"act": "undo", "id": book.sha256})
     assert taken.books.current == book and taken.state.notice is None and taken.engine.forgotten_books == []
-    assert taken.books.turns[0].text == f"Who is {MARKER}?"
+    assert taken.books.turns[0].text == f"Where does {MARKER} go?"
     assert taken.reader.bookmarks[0].note == f"A note on {MARKER}."
     taken.trash.purge(all_of_them=True)
     assert taken.books.current == book
@@ -94,7 +96,7 @@ def test_two_come_back_together(taken, book, other):
 
 def test_a_conversation_comes_back_to_its_book(desk, other, monkeypatch):
     monkeypatch.setattr(trash, "UNDO_S", 30.0)
-    desk.questions.ask(f"Who is {MARKER}?")
+    desk.questions.ask(f"Where does {MARKER} go?")
     wait_until(lambda: not desk.state.busy)
     book, talk = desk.books.current, desk.state.conversation_id
     desk.actions.dispatch({"act": "clear"})
@@ -114,7 +116,7 @@ def test_nothing_of_it_is_left_when_the_time_is_over(taken, book, tmp_path):
         assert words.lower().encode() not in left, words
     assert list((tmp_path / "books").iterdir()) == [] and taken.state.notice is None
     taken.actions.dispatch({"act": "undo", "id": book.sha256})
-    assert "too late" in taken.state.notice.text
+    assert worded_by(Trash.restore, taken.state.notice.text)
 
 
 def test_the_index_would_keep_its_words_without_its_own_deletion(taken, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import date
 
 import pytest
@@ -49,7 +50,8 @@ def noted(desk, words: str, note: str = "") -> None:
         desk.reader.note(at, note)
 
 
-MODELS = "answers by SmolLM2 135M Instruct, taught to read"
+TAUGHT = "SmolLM2 135M Instruct, taught to read"
+MODELS = f"answers by {TAUGHT}"
 MADE = f"The Lamp · A. Keeper · {MODELS} · exported on 2026-01-02 from TriForce Chat"
 
 
@@ -105,7 +107,7 @@ def test_questions_notes_and_highlights_are_cards_of_one_line_each(talk):
     assert asked[0] == "Who lit &#35; it? Say." and "lamp.[1]&quot; and no more." in asked[1]
     assert "<small>[1] One" in asked[1] and MODELS in asked[1] and asked[2] == "The_Lamp"
     assert front[0] == "Who says &lt;that&gt;<br>&quot;so&quot;?" and front[1].startswith("Front.<br>")
-    assert "answers by" not in front[1], "a note is no model's"
+    assert MODELS not in front[1], "a note is no model's"
     assert highlight[0] == "“The keeper lit the …”"
     assert [len(row) for row in rows(text)] == [3, 3, 3]
 
@@ -113,8 +115,9 @@ def test_questions_notes_and_highlights_are_cards_of_one_line_each(talk):
 def test_notes_and_what_answers_quote_go_out_by_themselves(talk):
     noted(talk, "Nobody came.", "At last.")
     text = talk.exports.notes("md", cite).content
-    assert "## Bookmarks and notes\n\n> Nobody came.\n\n(Two)\n\nAt last." in text
-    assert "## Quoted in answers\n\n> The keeper lit the lamp\n\n(One)\n\nWho lit # it?" in text
+    noted_at, quoted_at = [match.end() for match in re.finditer("^## .+\n\n", text, re.MULTILINE)][-2:]
+    assert text[noted_at:].startswith("> Nobody came.\n\n(Two)\n\nAt last.")
+    assert text[quoted_at:].startswith("> The keeper lit the lamp\n\n(One)\n\nWho lit # it?")
     page = talk.exports.notes("html", cite).content
     assert '<blockquote dir="auto">Nobody came.</blockquote>' in page and "<script" not in page
     (card,) = rows(talk.exports.notes("tsv", cite).content)
@@ -228,7 +231,7 @@ def test_without_a_summary_there_is_no_e_book(talk):
 
 def test_a_summary_of_an_earlier_version_goes_out_without_a_model(told):
     told.library.write_origins(told.state.book_id, {})
-    assert "answers by" not in told.exports.summaries("md").content
+    assert TAUGHT not in told.exports.summaries("md").content
 
 
 @pytest.mark.parametrize("damaged", ["[", "[]", '{"x": {"model": 1, "stands": []}}', '{"x": {"model": ""}}'])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from babel.messages.extract import extract_from_dir
-from babel.messages.frontend import parse_mapping_cfg
 from jinja2 import UndefinedError, meta
 
 from app.render.templating import TEMPLATES, _environment, render
@@ -57,17 +55,6 @@ def test_another_template_is_not_escaped_again():
 def test_a_missing_value_is_an_error():
     with pytest.raises(UndefinedError):
         render("notice.html", kind="error")
-
-
-def test_the_extractor_finds_the_words_of_the_templates():
-    """Words outside the catalogue cannot be translated."""
-    with (ROOT / "assets" / "locale" / "babel.cfg").open(encoding="utf-8") as file:
-        methods, options = parse_mapping_cfg(file)
-    found = extract_from_dir(
-        TEMPLATES, [("**.html", dict(methods)["app/templates/**.html"])], options, {"_": None, "_n": (1, 2)}
-    )
-    messages = {message for _file, _line, message, _comments, _context in found}
-    assert "Read them with OCR" in messages and ("{count} word", "{count} words") in messages
 
 
 def test_every_word_of_the_templates_is_in_the_catalogue():

@@ -21,7 +21,7 @@ from core.planning.budget import KEPT_FREE, KV_ON_CHIP
 from core.planning.plan import BudgetLine
 from core.text.words import GB
 from tests.support.assembled_engines import GREEDY, OFFLOADED, PROMPT, OutOfMemory, SmallDevice, answer, built
-from tests.support.said import values, worded_by
+from tests.support.said import figures, values, worded_by
 from tests.support.tiny import PLAN, oracle
 
 
@@ -163,7 +163,7 @@ def test_planned_and_real_memory_are_compared_after_loading(folder: Path, caplog
     )
     planned = replace(OFFLOADED, device="cuda", budget=lines)
     roomy, tight = (built(folder, planned, backend=SmallDevice(free=free)) for free in (4 * GB, 2 * GB))
-    assert "2.00 GB planned for what is loaded, 0.00 in use; 3.00 GB to come, 4.00 free" in caplog.text
+    assert ["2.00", "0.00", "3.00", "4.00"] in [figures(one) for one in caplog.messages]
     assert (roomy.plan.on_chip_layers, tight.plan.on_chip_layers) == (1, 0)
 
 

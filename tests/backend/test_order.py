@@ -244,7 +244,8 @@ def test_every_slip_in_the_order_is_found(
 ):
     """The four that passed all tests of results, and more: a test of order that finds none proves nothing."""
     monkeypatch.setattr(*MUTANTS[slip])
-    assert races_in(a_conversation, cuda, tmp_path, "one layer", kind).found != []
+    races = races_in(a_conversation, cuda, tmp_path, "one layer", kind)
+    assert races.found != []
 
 
 def test_memory_given_back_under_a_copy_is_found(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch):

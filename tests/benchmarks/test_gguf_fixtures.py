@@ -95,9 +95,8 @@ def test_every_format_is_measured_over_both_caches(monkeypatch: pytest.MonkeyPat
     options = weight_formats._arguments([f"--reading={tmp_path}", f"--made={tmp_path}"])
     names = [name for name, _case in weight_formats._cases(["F16", "Q8_0"], options)]
     for what in ("reading", "acceptance"):
-        assert {name for name in names if name.startswith(what)} == {
-            f"{what}, {kind}, {kv}-bit KV" for kind in ("F16", "Q8_0") for kv in (16, 8)
-        }
+        wanted = {f"{what}, {kind}, {kv}-bit KV" for kind in ("F16", "Q8_0") for kv in (16, 8)}
+        assert {name for name in names if name.startswith(what)} == wanted
     assert sum(name.startswith("llama.cpp, ") for name in names) == len(weight_formats.BESIDE)
     monkeypatch.setattr(weight_formats, "_has_llama_cpp", lambda: False)
     options.reading = None

@@ -61,9 +61,9 @@ def test_places_are_counted_apart_from_people(tmp_path: Path):
 
 def test_questions_that_are_taken_are_named(tmp_path: Path, monkeypatch, capsys):
     folder = made(tmp_path)
-    assert list(questions(folder / "reading" / "qamr.jsonl")) == ["Who came?", "How does it end?"]
+    who, end = questions(folder / "reading" / "qamr.jsonl")
     monkeypatch.setattr("sys.argv", ["people", "--data", str(folder)])
     main()
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["taken"]["qamr"] == ["How does it end?"]
+    assert told["taken"]["qamr"] == [end] != [who]
     assert asked_table({"qamr": (2, told["taken"]["qamr"])}).rows == (("qamr", 2, 1),)

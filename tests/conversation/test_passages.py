@@ -8,6 +8,7 @@ import pytest
 
 from core.conversation.followups import leant_on, looked_up, restated
 from core.conversation.part_summaries import PartSummaryStore
+from core.conversation.session import Session
 from core.documents.document import Section
 from core.documents.quotes import find_quotes
 from core.errors import UserError
@@ -18,7 +19,7 @@ from core.text import words
 from core.text.words import in_language
 from tests.support.ferry import HIDDEN, LOST, QUESTION, REFUSAL, prompts, reader, shown, told
 from tests.support.modes import GRID_MODES
-from tests.support.said import values
+from tests.support.said import values, worded_by
 from tests.support.talks import STYLE, ask, encoded, finished, make
 
 
@@ -357,7 +358,7 @@ def test_what_would_take_too_long_is_answered_from_passages_and_says_so():
     slow, engine = make(reader(HIDDEN), context_tokens=12_000, read_whole_s=0.5)
     done = finished(ask(slow, book, QUESTION))
     assert done.plan["reading"]["mode"] == "retrieval"
-    assert any("would take about" in note for note in done.notes)
+    assert worded_by(Session._plan_for, *done.notes)
     patient, _ = make(reader(HIDDEN), context_tokens=12_000, read_whole_s=1e6)
     assert finished(ask(patient, book, QUESTION)).plan["reading"]["mode"] == "chunked"
     assert slow.card(book)["from_passages"] and not patient.card(book)["from_passages"]

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from core.conversation.asking import asked_of_passage
 from core.conversation.chapter_names import chapter_names
-from core.conversation.reading import ReadingStyle, book_chapters, plan_reading
+from core.conversation.reading import ReadingStyle, _left_out, book_chapters, plan_reading
 from core.documents import read_document
 from core.documents.document import Document, Section
 from core.errors import UserError
+from tests.support.said import values, worded_by
 
 
 class Words:
@@ -151,7 +152,10 @@ def test_front_and_back_matter_is_left_out_and_named():
     )
     made = plan(document)
     assert made.tokens == 110
-    assert made.left_out == ("Preface (before the book itself)", "Licence (after the book itself)")
+    assert worded_by(_left_out, *made.left_out) == list(made.left_out)
+    before, after = made.left_out
+    assert (values(before)["title"], values(after)["title"]) == ("Preface", "Licence")
+    assert before.template != after.template
 
 
 @pytest.mark.parametrize("chapters", [(0, 1), (2, 1), (1, 5)])

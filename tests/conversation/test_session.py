@@ -8,15 +8,17 @@ import dataclasses
 
 import pytest
 
+from core.conversation.chunked_answering import ChunkedAnswering
 from core.conversation.session import Session
 from core.conversation.time_estimates import TimeEstimate
+from core.conversation.turns import Turns
 from core.conversation.verification import GreedyAgreement
 from core.engine import Done
 from core.errors import UserError
 from core.events import Delta, Prefill, Stats, VerificationResult
 from core.request import HistoryTurn, Request
 from tests.support.fakes import EOS, FAKE_PLAN, CharTokenizer, FakeEngine
-from tests.support.said import values
+from tests.support.said import values, worded_by
 from tests.support.talks import STYLE, ask, book, encoded, finished, make, reply_by_prompt, turns
 
 # ---- a book that fits --------------------------------------------------------------------------------------
@@ -91,7 +93,7 @@ def test_full_context_drops_oldest_turns_and_says_so():
     small = book(1, 8)
     long_turns = (HistoryTurn("x" * 90, "x" * 90, tuple(encoded("y" * 90))),) * 4
     done = finished(ask(session, small, "And?", history=long_turns, params={"max_new_tokens": 50}))
-    assert any("left out" in note for note in done.notes)
+    assert worded_by(Turns.turn, *done.notes)
     assert len(engine.prompts[0]) <= 800
 
 
@@ -216,7 +218,7 @@ def test_question_about_nothing_in_particular_is_answered_from_the_summaries():
     session, engine = make(reply_by_prompt)
     first = finished(ask(session, book(), None))
     done = finished(ask(session, book(), "Is it so?", conversation="d", history=turns("Summarize", first)))
-    assert done.sources == ("the summaries of all parts",)
+    assert worded_by(ChunkedAnswering.answer, *done.sources) == list(done.sources)
     assert "about the copper magnet alone." in CharTokenizer().decode(engine.prompts[-1])
 
 

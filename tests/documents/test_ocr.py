@@ -13,7 +13,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from core.documents import read_document, read_safely
 from core.documents.pdf import ocr
+from core.documents.pdf.reader import _by_ocr
 from core.errors import DocumentError, ScannedPages
+from tests.support.said import values, worded_by
 
 SCAN = "pdf-scan-no-text.pdf"
 
@@ -85,7 +87,8 @@ def test_recognised_lines_become_paragraphs_in_page_order(shared_data: Path, mon
         document.text
         == f"{said[0]} {said[1]}\n\nA second paragraph begins a little farther down the same page."
     )
-    assert "Reading scanned pages" in steps and document.warnings == ("1 scanned page was read by OCR.",)
+    assert worded_by(ocr.recognise, *steps)
+    assert [values(one)["count"] for one in worded_by(_by_ocr, *document.warnings)] == [1]
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.documents import Document, read_document
+from core.documents.pdf.reader import _two_up
 from tests.support.printed_pages import WORDS, booklet, column, printed_pdf
+from tests.support.said import worded_by
 
 
 def prose(page: int, lines: int = 20) -> list[str]:
@@ -92,7 +94,7 @@ def test_sheets_of_two_pages_without_numbers_are_named(tmp_path: Path):
         [line for line in side if line[1] > 60] for side in booklet([prose(p) for p in range(16)], leaves=1)
     ]
     (said,) = read(tmp_path, printed_pdf(sides, size=(842, 595))).warnings
-    assert "two pages each" in said and "single pages" in said
+    assert worded_by(_two_up, said)
 
 
 @pytest.mark.parametrize("width", [60, 130])

@@ -10,8 +10,10 @@ import pytest
 
 from core.documents import Document, read_document
 from core.documents.legible import is_legible
+from core.documents.structure.binding import _doubts
 from core.errors import ScannedPages
 from tests.support.minimal_pdf import HEIGHT, LEADING, pdf_of, text_pdf
+from tests.support.said import worded_by
 from tests.support.typeset import typeset
 
 SENTENCE = "The boats lay at anchor while nobody spoke, and the {} of them went home to sleep. "
@@ -125,4 +127,4 @@ def test_every_language_is_legible(text: str):
 def test_a_text_whose_words_are_no_words_is_said_to_be_that(tmp_path: Path):
     path = tmp_path / "book.txt"
     path.write_text(shifted(SENTENCE.format("last") * 20, by=3), "utf-8")
-    assert any("make no words" in said for said in read_document(path).warnings)
+    assert worded_by(_doubts, *read_document(path).warnings)

@@ -13,7 +13,9 @@ import threading
 
 import pytest
 
+from app.desk.answer_job import AnswerJob
 from app.engine.client import Runtime
+from app.errors import in_words
 from app.store.database import STEPS
 from core.config import Settings
 from core.documents import read_document
@@ -22,6 +24,7 @@ from tests.support.accessibility import problems
 from tests.support.browsing import shot
 from tests.support.fake_runtime import SUMMARY, FakeRuntime
 from tests.support.full_disks import Unreachable, full, roomy
+from tests.support.said import worded_by
 from tests.support.scripted_engine import SCRIPT
 
 pytestmark = pytest.mark.e2e
@@ -62,7 +65,7 @@ def test_a_full_disk_keeps_the_question_in_its_box(serve, open_page, drop, sampl
     full(serve.desk.history)
     page.fill("#question textarea", long)
     page.press("#question textarea", "Enter")
-    assert "disk is full" in notice(page) and "Make room" in notice(page)
+    assert in_words(sqlite3.OperationalError("database or disk is full")) in notice(page)
     shot(page, "fault-disk")
     assert problems(page) == []
     assert asked(page) == [FIRST] and page.input_value("#question textarea") == long
@@ -81,7 +84,8 @@ def test_a_data_folder_that_becomes_read_only_is_said(serve, open_page, drop, sa
     serve.desk.history._db.execute("PRAGMA query_only = ON")
     page.fill("#question textarea", SECOND)
     page.press("#question textarea", "Enter")
-    assert "cannot be written to" in notice(page) and "Make it writable" in notice(page)
+    read_only = sqlite3.OperationalError("attempt to write a readonly database")
+    assert in_words(read_only) in notice(page)
     assert page.input_value("#question textarea") == SECOND
     serve.desk.history._db.execute("PRAGMA query_only = OFF")
     page.press("#question textarea", "Enter")
@@ -121,7 +125,7 @@ def test_settings_that_cannot_be_read_are_kept_aside(serve, open_page, home):
     broken = '{"temperature": 0.9, "top_p'
     (home / "settings.json").write_text(broken)
     page = open_page(serve(quick()))
-    assert "settings.damaged.json" in notice(page) and "defaults hold" in notice(page)
+    assert "settings.damaged.json" in notice(page)
     assert (home / "settings.damaged.json").read_text() == broken
     page.click(".topbar-tools [data-toggle=settings]")
     page.fill("#set-temperature", "0.8")
@@ -223,7 +227,8 @@ def test_a_drive_that_is_gone_in_an_answer_costs_nothing(
     page.wait_for_selector("#live-text p")
     out()
     page.wait_for_selector("#turns .answer .text:has-text('n39')")
-    assert "not stored yet" in notice(page) and "data folder is there" in notice(page)
+    said = serve.desk.state.notice.text
+    assert worded_by(AnswerJob._save, said) and worded_by(in_words, said) and said in notice(page)
     shot(page, "fault-drive")
     assert problems(page) == []
     assert page.locator(".shelf .book").count() == 1 and page.is_visible(".card h2")

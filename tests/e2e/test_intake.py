@@ -102,7 +102,7 @@ def test_a_scan_is_read_by_ocr_with_progress_and_can_be_cancelled(serve, open_pa
         if not ocr:
             raise ScannedPages("12 of 12 pages of old.pdf are pictures without a text layer.")
         while slow[0] and not should_stop():
-            progress("Reading scanned pages", 0.25)
+            progress("Looking hard", 0.25)
             time.sleep(0.05)
         return read_document(sample)
 
@@ -110,7 +110,7 @@ def test_a_scan_is_read_by_ocr_with_progress_and_can_be_cancelled(serve, open_pa
     drop(page, sample, name="old.pdf")
     page.click("text=Read them with OCR")
     page.wait_for_selector(".opening [aria-valuenow='25']")
-    assert "Reading scanned pages" in page.inner_text(".opening")
+    assert "Looking hard" in page.inner_text(".opening")
     page.click(".opening >> text=Cancel")
     page.wait_for_selector(".drop-hero")
     assert not page.is_visible(".card")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.store.turns import wording
 from tests.support.browsing import FOCUSED, open_reader, tab_to
 from tests.support.fake_runtime import FakeRuntime
 from tests.support.page_looks import picture, wrong_looks
@@ -122,5 +123,5 @@ def test_a_recap_goes_up_to_here(reading, serve):
     picture(reading, "recap")
     reading.click("[data-act=recap][data-id=chapter]")
     reading.wait_for_selector("#turns .answer footer")
-    assert "as far as I have read" in reading.inner_text("#turns .asked")
-    assert serve.desk.engine.asked[-1].end is not None
+    asked = serve.desk.engine.asked[-1]
+    assert asked.end is not None and wording(asked) in reading.inner_text("#turns .asked")

@@ -190,11 +190,7 @@ def test_a_second_start_shows_the_first_app(app):
         timeout=60,
         check=False,
     )
-    assert (
-        second.returncode == 0
-        and app.url.partition("#")[0] in second.stdout
-        and "already open" in second.stdout
-    )
+    assert second.returncode == 0 and app.url.partition("#")[0] in second.stdout
     assert time.monotonic() - asked < 30
 
 

@@ -76,9 +76,9 @@ def test_characters_of_chinese_count_as_words():
 
 
 def test_sentences_keep_their_quotation_marks():
-    text = "“Go on,” he said. “I will not!” She went.\n\nNo stop here\n\nLast… one."
+    text = "“Come in,” he said. “I will not!” She went.\n\nNo stop here\n\nLast… one."
     found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
-    assert found == ["“Go on,” he said.", "“I will not!”", "She went.", "No stop here", "Last… one."]
+    assert found == ["“Come in,” he said.", "“I will not!”", "She went.", "No stop here", "Last… one."]
 
 
 @pytest.mark.parametrize(

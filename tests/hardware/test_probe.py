@@ -17,7 +17,8 @@ from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu
 from core.hardware.measured import CPU, PAGE_LOCKED, DeviceTrials, Measurements, kernels_on
 from core.paths import ROOT
-from tests.support.said import worded_by
+from core.text.words import duration
+from tests.support.said import values, worded_by
 
 
 class NVMLError(Exception):
@@ -345,7 +346,8 @@ def test_what_the_measuring_child_may_do(monkeypatch):
         "code -11: Segmentation"
         in answer_of(monkeypatch, code=-11, out="", err="Segmentation fault")["problem"]
     )
-    assert "no answer" in answer_of(monkeypatch, error=subprocess.TimeoutExpired("x", 1))["problem"]
+    late = answer_of(monkeypatch, error=subprocess.TimeoutExpired("x", 1))
+    assert values(late["problem"]) == {"time": duration(probe.CHILD_TIMEOUT_S)}
     assert "problem" in answer_of(monkeypatch, error=OSError("no such file"))
     assert "problem" in answer_of(monkeypatch, code=0, out="[1]\n")
 

@@ -43,9 +43,9 @@ def test_the_app_goes_on_when_its_window_has_gone(tmp_path, capsys):
 
 
 def test_a_start_that_fails_is_seen_and_its_status_kept(capsys):
-    command = [sys.executable, "-c", "import sys; print('The disk is full.', file=sys.stderr); sys.exit(1)"]
+    command = [sys.executable, "-c", "import sys; print('No wick.', file=sys.stderr); sys.exit(1)"]
     assert detached.run_detached(command, environ=dict(os.environ)) == 1
-    assert "The disk is full." in capsys.readouterr().out
+    assert "No wick." in capsys.readouterr().out
 
 
 def test_a_second_start_that_hands_over_does_not_wait_for_the_browser_it_opened(tmp_path):

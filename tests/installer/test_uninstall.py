@@ -233,7 +233,7 @@ def test_data_on_a_drive_that_is_away_is_named(environment, tmp_path, monkeypatc
     pointer().parent.mkdir(parents=True)
     pointer().write_text(json.dumps({"to": str(tmp_path / "away")}))
     assert uninstall.main(environment, ["--yes"]) == 0
-    assert f"moved to {tmp_path / 'away'}, which is not there now" in capsys.readouterr().out
+    assert f" {tmp_path / 'away'}, which is not there now" in capsys.readouterr().out
 
 
 @posix_only

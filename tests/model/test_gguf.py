@@ -15,6 +15,7 @@ from core.backend.cpu.native.library import instruction_sets
 from core.backend.cpu.native.products import native_products
 from core.errors import UserError
 from core.hardware.cpu import cpu_flags
+from core.model import loader
 from core.model.config import load_config
 from core.model.gguf.config import bits_of, bytes_in_codes, config_of, format_of
 from core.model.gguf.folder import opened
@@ -24,6 +25,7 @@ from core.model.loader import load_model
 from core.model.store.manifest import fingerprint
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import IDS, MIXED, as_stored, logits, wide
+from tests.support.said import worded_by
 from tests.support.tiny import ALIKE, FAMILIES
 
 
@@ -177,7 +179,8 @@ def test_loading_says_how_far_it_is(tmp_path):
     load_model(
         opened(file), CpuBackend(), positions=64, progress=lambda stage, share: said.append((stage, share))
     )
-    assert said == [("Loading the model", 0.5), ("Loading the model", 1.0)]
+    assert [share for _stage, share in said] == [0.5, 1.0]
+    assert len(worded_by(loader, *(stage for stage, _share in said))) == 2
 
 
 # ---- damaged files -----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from core.planning.offers import choose_model
 from core.planning.planner import make_plan
 from tests.support.checkpoints import checkpoint
 from tests.support.gguf_models import IDS
-from tests.support.said import values
+from tests.support.said import values, worded_by
 from tests.support.tiny import SHARED, whole_cache
 
 MAKERS = {"Q8_0": q8_0, "Q4_0": q4_0}
@@ -168,7 +168,7 @@ def test_auto_rounds_what_does_not_fit_and_the_engine_is_that(tmp_path):
     assert [one.plan.rounded for one in choices] == [False, True]
     said: list[str] = []
     folder, _draft = build._folders(choices[1], lambda stage, share: said.append(stage))
-    assert "Rounding the weights to Q4_0" in said
+    assert {values(one)["kind"] for one in worded_by(quantised, *said)} == {"Q4_0"}
     engine = build_engine(choices[1].plan, settings, folder, backend=CpuBackend())
     exact = engine.plan.exact_for.values
     assert exact["model"] == "model" and values(exact["weights"]) == {"bits": 4, "format": "Q4_0"}

@@ -135,7 +135,7 @@ def test_a_faster_plan_is_kept(model: LlamaModel, tmp_path: Path):
     assert done.file is not None and [one.gamma for one in stored_facts.read_tuned(tmp_path)] == [
         outcome.tuned.gamma
     ]
-    assert "faster and are kept" in report_text(done) and tuning_json(done)["kept"] is True
+    assert str(done.file) in report_text(done) and tuning_json(done)["kept"] is True
     assert len(dict.fromkeys(stages)) == 5
 
 
@@ -146,7 +146,7 @@ def test_a_slower_plan_is_not_kept_and_drops_an_older_one(model: LlamaModel, tmp
     stored_facts.store_tuned(tmp_path, replace(outcome.tuned, gamma=31))
     done = stored(outcome, tmp_path)
     assert not outcome.kept and done.file is None and done.dropped and stored_facts.read_tuned(tmp_path) == ()
-    assert "default was no slower" in report_text(done) and "dropped" in report_text(done)
+    assert "dropped" in report_text(done)
     assert not replace(outcome, chosen_tbt_ms=outcome.default_tbt_ms).kept
     # a plan without the values: they could not be used
     assert not replace(outcome, chosen=PLAN, chosen_tbt_ms=1.0).kept
