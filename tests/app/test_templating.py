@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import tomllib
 from jinja2 import UndefinedError, meta
 
 from app.render.templating import TEMPLATES, _environment, render
@@ -45,6 +48,17 @@ def test_nothing_switches_the_escaping_off():
     for path in TEMPLATES.glob("*.html"):
         source = path.read_text(encoding="utf-8")
         assert not re.search(r"\|\s*safe|autoescape|={{", source), path.name
+
+
+def test_lines_end_where_those_of_the_code_do():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        longest = tomllib.load(file)["tool"]["ruff"]["line-length"]
+    numbered = ((path, *one) for path in TEMPLATES.iterdir() for one in _lines(path))
+    assert [f"{path.name}:{number}" for path, number, line in numbered if len(line) > longest] == []
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    return enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
 
 
 def test_another_template_is_not_escaped_again():
