@@ -184,8 +184,8 @@ def test_no_message_is_lost_in_a_string():
     its own for itself; elsewhere `sentences` and `listed` keep it.
     """
     shows = re.compile(
-        rf"{COMMANDS.pattern}|app/(api|render|web)/.*|core/text/words\.py"
-        r"|app/desk/(exports|reader)\.py|core/model/graph_warmup\.py"  # for a file, for the doctor
+        rf"{COMMANDS.pattern}|app/(render|web)/.*|core/text/words\.py"
+        r"|app/desk/(exports|reader)\.py"  # for a file
     )
     files = [file for folder in ("app", "core") for file in sorted((REPO / folder).rglob("*.py"))]
     found = []

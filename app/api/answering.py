@@ -30,6 +30,7 @@ from core.events import (
     Stats,
 )
 from core.request import Request
+from core.text.words import translated as _
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
@@ -179,8 +180,9 @@ class Answering:
         try:
             self._keeps.keep(self.wanted.ask, event, made.looked)
         except (sqlite3.Error, KeyError) as error:
-            reason = "the book is gone" if isinstance(error, KeyError) else in_words(error)
-            return replace(event, notes=(*event.notes, f"The conversation was not kept: {reason}"))
+            reason = _("the book is gone") if isinstance(error, KeyError) else in_words(error)
+            note = _("The conversation was not kept: {reason}").format(reason=reason)
+            return replace(event, notes=(*event.notes, note))
         return event
 
     def _ended(self, event: Finished, made: StreamedText) -> FinalChunk:

@@ -13,7 +13,7 @@ from typing import Any
 from core.config import READING_MODES
 from core.conversation.chapter_names import ChapterName, chapter_names, range_name
 from core.conversation.chunking import ChunkingUnit, TokenCounter, units
-from core.documents.document import Document, Section
+from core.documents.document import NOTICES, Document, Section
 from core.errors import UserError
 from core.model.store.catalogue import load_catalogue
 from core.text.words import translated as _
@@ -272,6 +272,7 @@ def _left_out(document: Document, book: Sequence[Section], unchosen: Sequence[st
         section
         for section in document.sections
         if section.kind in ("front", "back")
+        and section.title not in NOTICES
         and document.chapters
         and document.text[section.start : section.end].strip()
     ]

@@ -15,6 +15,9 @@ from core.text.words import translated as _
 # Counts on whenever the same file gives another text or other chapters than before.
 READER_VERSION = 6
 
+# titles of the sections that hold what a publisher put before and behind a book: nothing of the book
+NOTICES = ("Project Gutenberg header", "Project Gutenberg licence")
+
 
 @dataclass(frozen=True, slots=True)
 class Section:

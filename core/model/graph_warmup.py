@@ -14,6 +14,7 @@ from core.cache.base import SlotCache
 from core.hardware.measured import Measurements
 from core.model.cuda_graphs import GraphedForward, PassTimes
 from core.model.llama import LlamaModel
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 
@@ -47,13 +48,14 @@ def warmed_up(
 def warmup_note(level: str, passes: GraphedForward) -> str:
     """What recording a level's passes came to, in words for the panel."""
     rows = ", ".join(map(str, passes.rows))
-    used = _("CUDA graphs: used for {level} passes of {rows} rows.").format(level=level, rows=rows)
-    said = used if rows else _("CUDA graphs: not used for {level} passes.").format(level=level)
+    named = {"draft": _("draft"), "middle": _("middle")}.get(level, level)
+    used = _("CUDA graphs: used for {level} passes of {rows} rows.").format(level=named, rows=rows)
+    said = used if rows else _("CUDA graphs: not used for {level} passes.").format(level=named)
     if not passes.times:
         return said
     one = passes.times[0]
     times = _("One row takes {eager:.1f} ms launched by operation and {replayed:.1f} ms replayed.")
-    return f"{said} {times.format(eager=one.eager_ms, replayed=one.replay_ms)}"
+    return joined_sentences(said, times.format(eager=one.eager_ms, replayed=one.replay_ms))
 
 
 def _times(found: dict[str, Any] | None) -> tuple[PassTimes, ...]:

@@ -32,7 +32,7 @@ from core.planning.fitting import is_old, site_of
 from core.planning.layout import OVERRUN, Layout, held_tokens, plan_layout
 from core.planning.notes import OLD_CARD
 from core.selftest.random_model import ANSWER, random_config, small_answers, verification_recorded
-from core.text.words import GB
+from core.text.words import GB, listed_texts
 from core.text.words import translated as _
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -213,7 +213,7 @@ def _codes(backend: Backend) -> CheckResult:
     said = _("off by at most {off:.1g} from exact arithmetic").format(off=worst)
     found = [note for note in backend.notes if note not in before]
     figures = {"largest_error": worst, "refused": sorted(backend.refused)}
-    return CheckResult(_("weights in codes"), worst <= allowed, " ".join((f"{said}.", *found)), figures)
+    return CheckResult(_("weights in codes"), worst <= allowed, listed_texts((said, *found), ". "), figures)
 
 
 def _states(backend: Backend) -> CheckResult:
@@ -327,7 +327,7 @@ def _recordings(backend: Backend) -> CheckResult:
     if replay is None:
         said = _("nothing is recorded here: every operation is launched by itself")
         found = [note for note in backend.notes if note not in before]
-        return CheckResult(_("recordings"), None, ". ".join((said, *found)))
+        return CheckResult(_("recordings"), None, listed_texts((said, *found), ". "))
     x.fill_(0.5)
     ok = bool((replay() == 17.0).all())
     said = _("a recorded pass repeats what it should") if ok else _("a recorded pass repeats something else")
@@ -336,7 +336,9 @@ def _recordings(backend: Backend) -> CheckResult:
         found = _("verification is launched operation by operation: {reason}").format(reason=reason)
     else:
         found = _("verification over a KV cache on the card is recorded, and gives the same bits")
-    return CheckResult(_("recordings"), ok, f"{said}; {found}", {"verification_launched": reason})
+    return CheckResult(
+        _("recordings"), ok, listed_texts((said, found), "; "), {"verification_launched": reason}
+    )
 
 
 def _memory(backend: Backend) -> CheckResult:

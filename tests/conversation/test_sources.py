@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.conversation.reading import ReadingStyle, plan_reading
 from core.conversation.source_names import source_names
-from core.documents.document import Document, Section
+from core.documents.document import NOTICES, Document, Section
 from tests.support.ferry import reader
 from tests.support.said import values
 from tests.support.talks import ask, finished, make, reply_by_prompt
@@ -84,6 +86,17 @@ def test_what_is_left_out_of_a_whole_reading_is_named():
     session, _engine = make(reply_by_prompt)
     done = finished(ask(session, framed(16), "Who is the keeper?", reading_mode="full"))
     assert any("Header" in note and "Licence" in note for note in done.notes)
+
+
+def test_notices_around_a_book_are_not_said_to_be_left_out():
+    """ "Not read: Project Gutenberg header" stood under each summary, as if it were of the book."""
+    session, _engine = make(reply_by_prompt)
+    document = framed(16)
+    front, chapter, back = document.sections
+    titles = zip((front, back), NOTICES, strict=True)
+    front, back = (replace(section, title=title) for section, title in titles)
+    noticed = replace(document, sections=(front, chapter, back))
+    assert not [note for note in finished(ask(session, noticed, None)).notes if "places" in values(note)]
 
 
 def test_passages_of_the_same_place_are_counted():

@@ -22,6 +22,7 @@ from core.cache.retrieval import RetrievalKVCache
 from core.cache.streaming import StreamingKVCache
 from core.hardware.measured import Measurements
 from core.model.cuda_graphs import GraphedForward, ReplayedPass
+from core.text.words import in_language, localized
 from tests.support.engine_runs import GREEDY, PROMPT, run
 from tests.support.recording import RecordingBackend
 from tests.support.replays import BUSY, ROWS, Level0, Middle, compare, prepared, small_draft, streaming
@@ -223,6 +224,8 @@ def test_what_was_measured_decides_the_next_time(tmp_path: Path):
     )
     notes, recorded = prepare()
     assert (notes[0], recorded) == (said, 1)
+    with in_language("de"):
+        assert "Mittelstufen-Durchläufe" in localized(notes[0]) and "abgespielt" in localized(notes[0])
     values[key]["times"][1] = {"rows": "two"}
     path.write_text(json.dumps(values))
     assert prepare()[1] == 3

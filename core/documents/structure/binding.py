@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from core.documents.document import READER_VERSION, Document, Section
+from core.documents.document import NOTICES, READER_VERSION, Document, Section
 from core.documents.legible import is_legible
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.documents.structure.body import Body
@@ -100,13 +100,12 @@ def _parts(manuscript: Manuscript, blocks: Sequence[Block], title: str) -> list[
     for first, last in gutenberg_books(blocks):
         if first > end:
             header = not parts
-            name = "Project Gutenberg header" if header else "Project Gutenberg licence"
-            parts.append(SectionStart(name, 1, end, "front" if header else "back"))
+            parts.append(SectionStart(NOTICES[not header], 1, end, "front" if header else "back"))
         own = gutenberg_fields(blocks[end:first]).get("title", title) if end else title
         parts += _parts_of_book(manuscript.marks, Body(blocks, first, last), own)
         end = last
     if end < len(blocks):
-        parts.append(SectionStart("Project Gutenberg licence", 1, end, "back"))
+        parts.append(SectionStart(NOTICES[1], 1, end, "back"))
     return parts
 
 
