@@ -321,12 +321,13 @@ def _fit(site: PlanningDevice, settings: Settings, layout: Layout) -> Layout | S
             return _with_host(site, option)
         option = replace(layout, on_chip=0)
     # smaller segments only below the least resident plan: so more VRAM never makes anything slower
-    for segment, chunk in layout.smaller_prefills():
-        option = replace(option, segment=segment, chunk=chunk)
-        if _fits_vram(site, option):
-            return _with_host(site, option)
-    lines = vram_lines(option, site.vram_reserve)
-    return Shortfall("VRAM", _total(lines), site.vram_free, lines)
+    smaller = [(option.segment, option.chunk), *layout.smaller_prefills()]
+    least = replace(option, segment=smaller[-1][0], chunk=smaller[-1][1])
+    if not _fits_vram(site, least):
+        lines = vram_lines(least, site.vram_reserve)
+        return Shortfall("VRAM", _total(lines), site.vram_free, lines)
+    options = (replace(option, segment=segment, chunk=chunk) for segment, chunk in smaller[1:])
+    return _with_host(site, next(one for one in options if _fits_vram(site, one)))
 
 
 def _given_layers(settings: Settings, layout: Layout) -> int:

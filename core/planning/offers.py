@@ -50,11 +50,12 @@ def plan_model(
     *,
     is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
     known: StoredFacts = NOTHING,
+    names_another: bool = True,
 ) -> PlannedModel:
     """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless
     the user named it.
 
-    Raises PlanError or UserError; another model that fits is named.
+    Raises PlanError or UserError; `names_another`: with a model that fits, which takes as long as a plan.
     """
     if entry.role == "assistant":
         said = _("{model} only drafts for another model. Choose that one, and set draft_model to this.")
@@ -70,7 +71,8 @@ def plan_model(
     if is_layer:
         entry = with_layer(entry, draft)
     if draft is not None and settings.draft_model is None and not is_there(draft):
-        found = plan_model(hardware, replace(settings, draft_model="none"), entry, known=known)
+        alone = replace(settings, draft_model="none")
+        found = plan_model(hardware, alone, entry, known=known, names_another=names_another)
         note = _(
             "{draft} could draft for it and is not on this computer: launcher.py models download {model} "
             "fetches it."
@@ -81,7 +83,7 @@ def plan_model(
         other.shape
         for other in load_catalogue().values()
         # codes are decoded for every product on a card: they fit, and write slowly
-        if other.role == "target" and other.chat and not (on_card and other.file)
+        if names_another and other.role == "target" and other.chat and not (on_card and other.file)
     ]
     made = planned(
         hardware,
@@ -148,14 +150,20 @@ def _last(offer: Offer) -> tuple[bool, bool, bool, int]:
 
 
 def offer_for(
-    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: StoredFacts
+    hardware: Hardware,
+    settings: Settings,
+    entry: CatalogueEntry,
+    *,
+    downloaded: bool,
+    known: StoredFacts,
+    names_another: bool = True,
 ) -> Offer:
     """One model on this machine, or why it does not fit. What would crawl on the CPU beside a card is nothing
     to fetch: it is offered for the card, or not at all.
     """
     settings = _as_offered(settings, entry, downloaded=downloaded)
     try:
-        plan = plan_model(hardware, settings, entry, known=known).plan
+        plan = plan_model(hardware, settings, entry, known=known, names_another=names_another).plan
         if plan.device == "cpu" and hardware.gpus and not (downloaded or is_swift(plan)):
             plan = plan_model(hardware, _for_card(hardware, settings), entry, known=known).plan
     except (PlanError, UserError) as error:
@@ -222,7 +230,8 @@ def _hardware(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> 
 
 
 def _fits(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> bool:
-    return offer_for(hardware, settings, entry, downloaded=True, known=NOTHING).plan is not None
+    found = offer_for(hardware, settings, entry, downloaded=True, known=NOTHING, names_another=False)
+    return found.plan is not None
 
 
 def _too_large(plan: Plan, hardware: Hardware) -> str:
