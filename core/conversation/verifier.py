@@ -111,6 +111,7 @@ class _Table:
     def __init__(self, question: str, heard: Sequence[PassageAnswers], evidence: Evidence) -> None:
         self._question, self._heard, self._evidence = question, heard, evidence
         self._bags = [[bag(text) for text, _ in one.said if not _refused(text)] for one in heard]
+        self._refusals = 1 - sum(map(len, self._bags)) / sum(len(one.said) for one in heard)
         likeliest = max(one.heard.asked for one in heard)
         # how much each passage's answers count: as the question is likely behind it, at temperature 2
         self._shares = [math.exp((one.heard.asked - likeliest) / 2) for one in heard]
@@ -131,6 +132,8 @@ class _Table:
             agreement[number],
             weighted,
             max(others, default=0.0),
+            self._refusals,
+            self._evidence.commonness(text, self._question),
             level,
             float(support.bears_out),
             support.own,
@@ -149,6 +152,8 @@ NAMES = (
     "agreement within the passage",
     "agreement over all passages",
     "agreement with another passage",
+    "refusals of all that was said",
+    "passages that hold its words",
     "log-probability",
     "borne out",
     "support of the answer",

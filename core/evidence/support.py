@@ -13,6 +13,7 @@ through.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -176,6 +177,13 @@ class Evidence:
         """The words of a passage."""
         return self._text[passage.start : passage.end]
 
+    def commonness(self, answer: str, question: str) -> float:
+        """In how many passages the words stand that an answer adds to its question: the mean of
+        log(1 + passages) over them, in nats; 0 without any.
+        """
+        own = own_words(answer, question)
+        return sum(math.log1p(self._ranking.holding(word)) for word in own) / max(1, len(own))
+
     def support(self, answer: str, passage: Passage, question: str = "") -> Support:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""
         words, known = terms(answer), set(terms(self._text[passage.start : passage.end]))
@@ -277,7 +285,7 @@ class Evidence:
         than those that it has: a question may use its own.
         """
         weights = {word: self._ranking.weight(word) for word in terms(f"{question} {said}")}
-        most = max((weights[word] for word in weights if self._ranking.has(word)), default=0.0)
+        most = max((weights[word] for word in weights if self._ranking.holding(word)), default=0.0)
         own = set(terms(said))
         return {word: weight if word in own else min(weight, most) for word, weight in weights.items()}
 

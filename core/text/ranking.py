@@ -98,13 +98,13 @@ class Ranking:
         mean = sum(lengths) / len(lengths) if any(lengths) else 1.0
         self._drag = [_K1 * (1 - _B + _B * length / mean) for length in lengths]
 
-    def has(self, term: str) -> bool:
-        """Whether a text has this term."""
-        return term in self._postings
+    def holding(self, term: str) -> int:
+        """How many texts have this term."""
+        return len(self._postings.get(term, ()))
 
     def weight(self, term: str) -> float:
         """How rare a term is among the texts (BM25's idf): above 0, largest for one that no text has."""
-        n, holding = len(self._drag), len(self._postings.get(term, ()))
+        n, holding = len(self._drag), self.holding(term)
         return math.log(1 + (n - holding + 0.5) / (holding + 0.5))
 
     def scores(self, question: str) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -28,6 +29,11 @@ from tests.support.talks import STYLE, ask, encoded, finished, make
 AGREED = tuple(float(name == "agreement over all passages") for name in NAMES)
 JUDGED = dataclasses.replace(STYLE, consensus=2, verifier="a")
 BORNE_OUT = tuple(float(name == "borne out") for name in NAMES)
+
+
+def weighing(feature: str) -> Verifier:
+    """One that goes by this alone."""
+    return Verifier(0.0, tuple(float(name == feature) for name in NAMES), 0.0, 0.0, 0.0)
 
 
 def judging(replies, given: float, marked: float, weights=AGREED):
@@ -64,10 +70,30 @@ def test_refusals_echoes_and_other_kinds_are_no_candidates():
 def test_an_answer_that_other_passages_agree_with_is_worth_more():
     evidence = Evidence(told())
     heard = witnesses(evidence, ("the jetty", "a boat"), ("the jetty", REFUSAL), ("an owl", "an owl"))
-    judge = Verifier(0.0, AGREED, 0.0, 0.0, 0.0)
+    judge = weighing("agreement over all passages")
     best, score = judge.best(scored_answers("What did the ferryman see?", heard, evidence))
     assert said(heard, [best]) == ["the jetty"]
     assert score == pytest.approx((0.5 + 0.5 + 0.0) / 3)  # of a boat and a refusal nothing is in common
+
+
+def test_where_the_other_passages_refuse_what_one_says_can_be_told_from_where_all_say_something():
+    """A reader that finds something in every passage finds it in the wrong ones, too."""
+    evidence, question = Evidence(told()), "What did the ferryman see?"
+    alone = witnesses(evidence, ("an owl", "an owl"), (REFUSAL, ""), (REFUSAL, REFUSAL))
+    crowd = witnesses(evidence, ("an owl", "an owl"), ("a boat", "a boat"), (REFUSAL, "a key"))
+    judge = weighing("refusals of all that was said")
+    for heard, refusals in ((alone, 4 / 6), (crowd, 1 / 6)):
+        assert judge.best(scored_answers(question, heard, evidence))[1] == pytest.approx(refusals)
+
+
+def test_words_that_stand_in_many_passages_are_told_from_rare_ones():
+    """Passages agree on the hero of a book by chance. The question's own words and titles do not count."""
+    evidence = Evidence(told())
+    heard = witnesses(evidence, ("Mr. Oddo", "Brandt's key", "Tales and Brandt"))
+    found = scored_answers("Whose key is it?", heard, evidence)
+    common = [one.features[NAMES.index("passages that hold its words")] for one in found]
+    everywhere, twice, once = (math.log1p(number) for number in (len(evidence.passages), 2, 1))
+    assert common == pytest.approx([twice, once, (everywhere + once) / 2])
 
 
 def test_all_passages_are_asked_and_the_likeliest_to_be_right_is_given(uses):

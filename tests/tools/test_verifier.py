@@ -41,19 +41,19 @@ def test_questions_that_were_left_out_are_judged_as_the_log_says():
     answered = [hit for score, hit in found if score >= given]
     sure = [hit for score, hit in found if score >= marked]
     assert len(asked) == 207
-    assert answered.count(False) <= 0.2 * len(asked) and sum(answered) / len(answered) >= 0.5
-    assert sure.count(False) <= 0.1 * answered.count(False) and sum(sure) / sum(answered) >= 0.5
+    assert answered.count(False) <= 0.15 * len(found) and sum(answered) / len(answered) >= 0.6
+    assert sure.count(False) <= 0.1 * answered.count(False) and sum(sure) / sum(answered) >= 0.3
 
 
-def test_of_short_texts_half_of_what_a_book_would_refuse_is_given():
+def test_of_short_texts_more_is_given_than_with_a_books_threshold():
     """Few passages could agree: with a book's threshold 9 of 15 right answers were refused."""
     asked, short = load_table(TABLE), load_table(SHORT)
     found, held = judged_by_folds(asked, short), json.loads(SHIPPED.read_text(encoding="utf-8"))
-    assert len(found) == len(short) == 62, "each question is one of those about the books"
+    assert len(short) == 39 and len(found) % 39 == 0, "each question is one of those about the books"
     given = [hit for score, hit in found if score >= held["given_short"]]
     strict = [hit for score, hit in found if score >= held["given"]]
-    assert given.count(False) <= 0.3 * len(short) + 1
-    assert sum(given) >= 1.5 * sum(strict)
+    assert given.count(False) <= 0.2 * len(found) + 1
+    assert sum(given) >= 1.3 * sum(strict)
 
 
 def test_what_tells_right_from_wrong_is_learned_and_every_question_weighs_the_same():
@@ -68,9 +68,20 @@ def test_what_tells_right_from_wrong_is_learned_and_every_question_weighs_the_sa
 def test_thresholds_let_as_many_wrong_ones_through_as_they_may():
     scores = [(10.0 - at, at % 5 != 4) for at in range(20)]  # wrong: number 4, 9, 14, 19
     given, marked = thresholds(scores)
-    assert sum(not hit for score, hit in scores if score >= given) == 4  # .2 of 20
+    assert sum(not hit for score, hit in scores if score >= given) == 3  # .15 of 20
     assert not any(not hit for score, hit in scores if score >= marked)
     assert thresholds([(1.0, False)]) == (float("inf"), float("inf"))
+
+
+def test_a_question_is_judged_once_in_each_order_by_what_was_not_taught_on_it():
+    """A verifier that had seen a question would know its answer; one order of folds is a throw of dice."""
+    plain = [AskedQuestion("b", str(at), (((float(at % 2),), at % 2 == 0),)) for at in range(20)]
+    odd = AskedQuestion("b", "odd", (((0.0,), False),))
+    found = judged_by_folds([*plain, odd], [odd])
+    assert len(found) > 1 and not any(hit for _score, hit in found)
+    seen = learned([*plain, odd])[0]
+    assert all(score > seen for score, _hit in found), "what is wrong at 0 was left out"
+    assert len({round(score, 6) for score, _hit in found}) > 1
 
 
 def test_a_table_is_what_was_saved(tmp_path):
