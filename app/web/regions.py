@@ -29,7 +29,8 @@ from core.text.words import translated_count as _n
 
 IN_TURN = ("passage", "part summary", "telling")  # purposes of a reading whose parts are all read
 IN_LEVELS = ("part summary", "whole summary")  # of one whose parts are told, then the whole from these
-_ROUGHLY_S = (5, 10, 20, 30, *(60 * n for n in (1, 2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 240, 480)))
+_MINUTES = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 90, 120, 180, 240, 360, 480)
+_ROUGHLY_S = (5, 10, 15, 20, 30, 40, 50, 60, 80, *(60 * minutes for minutes in _MINUTES))
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
@@ -366,16 +367,14 @@ def _doing(now: Snapshot) -> str:
         return _("Preparing memory")
     if reading is None:
         return localized(now.loading.stage) if now.phase == "loading" and now.loading else _("Getting ready")
-    if reading.purpose == "telling":
-        one, among = _("Reading: {part}"), _("Reading part {index} of {total}: {part}")
-        if now.phase == "streaming":
-            one, among = _("Telling: {part}"), _("Telling part {index} of {total}: {part}")
+    if reading.purpose == "telling" or now.phase == "streaming" and reading.purpose == "part summary":
+        one, among = _("Telling: {part}"), _("Telling part {index} of {total}: {part}")
+    elif reading.purpose == "answer":  # the others are not read for it
+        one = among = _("Reading: {part}")
     elif reading.purpose == "passage":
         one, among = _("Reading a passage: {part}"), _("Reading passage {index} of {total}: {part}")
     elif reading.purpose == "whole summary":
         one, among = _("Telling the whole: {part}"), _("Telling the whole, {index} of {total}: {part}")
-    elif now.phase == "streaming":
-        one, among = _("Telling: {part}"), _("Telling part {index} of {total}: {part}")
     else:
         one, among = _("Reading: {part}"), _("Reading, {index} of {total}: {part}")
     return (among if reading.total > 1 else one).format(
@@ -394,8 +393,9 @@ def _how_far(now: Snapshot) -> str:
     if now.phase == "preparing":
         return _memory_ready(now.preparing)
     prefill, loading = now.prefill, now.loading
-    if _in_levels(now) or now.standing and now.reading.left_s:
-        return _("about {time} until all is told").format(time=duration(_rough(now.reading.left_s)))
+    if _in_levels(now) or now.standing:
+        words, left_s = _("about {time} until all is told"), now.reading.left_s
+        return words.format(time=duration(_rough(left_s))) if left_s else ""
     if now.reading and now.reading.purpose == "passage" and now.reading.left_s:
         return _("about {time} left").format(time=duration(_rough(now.reading.left_s)))
     if prefill is None:

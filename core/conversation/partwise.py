@@ -23,6 +23,7 @@ from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
 from core.conversation.supported_sentences import TellableSpan, repeats
+from core.conversation.time_estimates import Pace
 from core.documents.word_count import count_words
 from core.events import Event, Finished, ReadingStep, Stats
 from core.request import Params
@@ -31,7 +32,6 @@ from core.text.levelled import LevelledText
 
 _TOKENS_A_WORD = 1.6
 _DRAWN_TEMPERATURE = 0.6  # of another telling than the likeliest
-_TRUSTED_S = 10.0  # an expectation counts as so many seconds that came true (docs/LOG.md)
 
 
 class PartByPart(Responder):
@@ -45,39 +45,41 @@ class PartByPart(Responder):
         """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
         summary = SlottedSummary(plan.parts, skeleton)
         slots, figures, reason = summary.slots, [], "stop"
-        untold = [self._untold(run, slot) for slot in slots]
-        took_s = expected_s = _TRUSTED_S
+        expected = [self._expected_s(run, slot) for slot in slots]
+        pace = Pace({line: s for some in expected for line, s in some.items()}, self._clock)
         for number, slot in enumerate(slots, 1):
-            began, left_s = self._clock(), self._left_s(run, slots[number - 1 :], untold[number - 1 :])
-            if left_s is not None:  # books differ in how long their sentences are told, and in how many tries
-                left_s *= took_s / expected_s
-            yield ReadingStep(number, len(slots), slot.part.label, "telling", left_s=left_s)
+            step = ReadingStep(number, len(slots), slot.part.label, "telling", left_s=pace.left_s)
+            yield step
             yield summary.standing(slot)
             if number == 1:  # what stands is seen before people are looked for
                 summary.main = introductions(run.ask.book, plan.parts)
-            figures.append((yield from self._part(run, summary, slot)))
+            figures.append((yield from self._part(run, summary, slot, step, pace)))
             if not slot.complete:
                 reason = "user"
                 break
-            if part_s := self._left_s(run, [slot], [untold[number - 1]]):
-                took_s, expected_s = took_s + self._clock() - began, expected_s + part_s
         yield summary.standing()
         yield self._finished(run, plan, summary, combined_stats(figures), reason)
 
     # ---- one part ------------------------------------------------------------------------------------------
 
-    def _part(self, run: AnswerRun, summary: SlottedSummary, slot: PartSlot) -> Generator[Event, None, Stats]:
-        """Tells each of a part's sentences, or takes what was told of it before; what it cost."""
+    def _part(
+        self, run: AnswerRun, summary: SlottedSummary, slot: PartSlot, step: ReadingStep, pace: Pace
+    ) -> Generator[Event, None, Stats]:
+        """Tells each of a part's sentences, or takes what was told of it before; what it cost. `step` is said
+        again behind a sentence, with what is left then.
+        """
         ask, part = run.ask, slot.part
         text, answers = passage(ask.book, part), list[Answer]()
         stretch = TellableSpan(ask.book, self._books.evidence(ask.book), (part.start, part.end))
-        known, untold = self._known(run, slot), self._untold(run, slot)
+        known = self._known(run, slot)
         for own in slot.own:
-            if own in untold:
+            if own in pace.expected:
                 slot.telling = own
                 told = yield from self._sentence(run, summary, slot, stretch, answers)
                 if answers[-1].reason == "user":
                     break
+                pace.done(own)
+                yield replace(step, attempt=2, left_s=pace.left_s)
                 known[own] = told or own
             if known[own] != own and not repeats(known[own], summary.told):
                 slot.told[own] = known[own]
@@ -138,23 +140,14 @@ class PartByPart(Responder):
     def _most_tries(self, run: AnswerRun) -> int:
         return 1 if self._conversations.likeliest(run.ask) else self._style.tellings
 
-    def _left_s(
-        self, run: AnswerRun, slots: Sequence[PartSlot], untold: Sequence[Sequence[SummaryLine]]
-    ) -> float | None:
-        """Seconds until the sentences are told, each in as many tries as it may take: most take them. None
-        before this process has read and written once: what the plan expects of a machine that does nothing
-        else was off by four on one that does.
-        """
-        expected = self._expectation
-        if not expected.measured:
-            return None
-        left_s = 0.0
-        for slot, lines in zip(slots, untold, strict=True):
-            if lines:
-                words = self._most_tries(run) * sum(count_words(line.text) for line in lines)
-                tokens = round(_TOKENS_A_WORD * words)
-                left_s += expected.reading_s(slot.part.tokens) + expected.writing_s(tokens, slot.part.tokens)
-        return left_s
+    def _expected_s(self, run: AnswerRun, slot: PartSlot) -> dict[SummaryLine, float]:
+        """Seconds for one try of each of its untold sentences; the part is read for the first."""
+        expected, reading_s = {}, self._expectation.reading_s(slot.part.tokens)
+        for line in self._untold(run, slot):
+            tokens = round(_TOKENS_A_WORD * count_words(line.text))
+            expected[line] = reading_s + self._expectation.writing_s(tokens, slot.part.tokens)
+            reading_s = 0.0
+        return expected
 
     # ---- the end -------------------------------------------------------------------------------------------
 

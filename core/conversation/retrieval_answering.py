@@ -23,6 +23,7 @@ from core.conversation.reading import HEARD_PASSAGES, ReadingPlan
 from core.conversation.reranking import reranked
 from core.conversation.retrieval_result import RetrievalState, place_in_words
 from core.conversation.services import Responder, Services
+from core.conversation.time_estimates import Pace
 from core.conversation.verifier import PassageAnswers, Verifier
 from core.events import Delta, Event, ReadingStep
 from core.evidence.passages import Passage
@@ -80,14 +81,16 @@ class RetrievalAnswering(Responder):
     ) -> Generator[Event, None, list[tuple[PassageAnswers, list[Candidate]]]]:
         """What is said from each passage of what is `found`; of fewer where somebody stopped it."""
         heard: list[tuple[PassageAnswers, list[Candidate]]] = []
+        pace = Pace({passage: 1.0 for passage, _score in found}, self._clock)
         for number, (passage, score) in enumerate(found, 1):
-            left_s = self._expectation.passages_s(self._style, len(found) - number + 1)
+            left_s = pace.left_s or self._expectation.passages_s(self._style, len(found) - number + 1)
             yield replace(_step(run, number, len(found), passage), left_s=left_s)
             began = self._clock()
             one = yield from self.reader.several(run, passage, score)
             if one is None:
                 break
             self._expectation.passage_took(self._clock() - began)
+            pace.done(passage)
             heard.append(one)
         return heard
 

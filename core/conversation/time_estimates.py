@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping
+
 from core.conversation.reading import HEARD_PASSAGES, ReadingPart, ReadingStyle
 from core.events import Event, Prefill, Stats
 from core.planning.costs import PASSAGE_TOKENS, PASSAGES
 from core.planning.plan import Plan
 
 _LEAST_WEIGHT = 0.1  # of the newest measurement: sentences differ by two in their time (docs/LOG.md)
+_PACE_SHARE = 0.2  # of a telling: from there on the total that is promised holds to 30 % (docs/LOG.md)
 _LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
 _LEAST_ROUNDS = 8
 _SHORT_ANSWER_TOKENS = 40
@@ -22,11 +25,6 @@ class TimeEstimate:
         self._plan = plan
         self._read, self._written = _Mean(), _Mean()  # per token
         self._passage = _Mean()  # to read one and to ask it
-
-    @property
-    def measured(self) -> bool:
-        """Whether this process has read and written anything."""
-        return self._read.s is not None and self._written.s is not None
 
     def watch(self, event: Event) -> None:
         """Learns from a prompt that was read."""
@@ -97,6 +95,29 @@ class TimeEstimate:
             0.0, plan.expected_plain_tbt_ms - plan.expected_middle_ms
         )
         return min(plain, plan.expected_tbt_ms) / 1e3
+
+
+class Pace:
+    """What is left of pieces of work, of each of which so many seconds were `expected`: by the pace of those
+    that are done. What was expected says how the pieces compare, and no more: beside other work the same
+    takes two to four times as long (docs/LOG.md).
+    """
+
+    def __init__(self, expected: Mapping[Hashable, float], clock: Callable[[], float]) -> None:
+        self.expected, self._clock, self._began = expected, clock, clock()
+        self._all_s, self._done_s = sum(expected.values()), 0.0
+
+    def done(self, piece: Hashable) -> None:
+        """Counts a piece of those that were expected."""
+        self._done_s += self.expected[piece]
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until all is done; None before `_PACE_SHARE` of it is, when that would be a guess."""
+        if not self._all_s:
+            return 0.0
+        share = self._done_s / self._all_s
+        return None if share < _PACE_SHARE else max(0.0, 1 / share - 1) * (self._clock() - self._began)
 
 
 def passages_asked(tokens: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from app.web.page import Page
 from app.web.regions import header_html, moving_html, progress_html, stage_html
 from app.web.stats_panel import panel_html
 from core.config import Settings
-from core.events import Loading, Prefill, Preparing, ReadingStep, Stats
+from core.events import Loading, Prefill, Preparing, ReadingStep, Stats, SummaryDraft
 from core.model.store.discovery import FoundModel, found_below
 from core.model.store.embedded import NAME as EMBEDDED
 from core.request import HistoryTurn, Request
@@ -133,7 +134,7 @@ WAITS = {
                 whole_s=90.0,
             )
         ),
-        ("Reading, 2 of 9", "60\u00a0s until all is told", "stop"),
+        ("Reading, 2 of 9", "80\u00a0s until all is told", "stop"),
     ),
     "passages are read and asked": (
         progress_html(
@@ -143,7 +144,7 @@ WAITS = {
                 prefill=Prefill(5, 9, 1.0, 3.0),
             )
         ),
-        ("Reading passage 2 of 8", "about 60\u00a0s left", "stop"),
+        ("Reading passage 2 of 8", "about 80\u00a0s left", "stop"),
     ),
     "an answer is compared": (
         panel_html(PLAINLY, live=False, comparing=5, left_s=72.0),
@@ -343,3 +344,21 @@ def test_quitting_waits_for_what_is_stored_until_the_person_has_waited_enough(de
     desk.hurry()
     ending.join()
     assert engine.closed and not engine.saved
+
+
+def test_a_telling_says_no_figures_of_a_part_before_its_time_is_known():
+    """ "1,002 of 1,002 tokens" stood there, of one part of six; the words went to and fro with each try."""
+    telling = Snapshot(
+        "prefill",
+        reading=ReadingStep(1, 6, "One", "telling"),
+        prefill=Prefill(1002, 1002, 1.0),
+        standing=SummaryDraft((), (), ()),
+    )
+    html = progress_html(telling)
+    assert "1,002" not in html and html == progress_html(replace(telling, phase="streaming"))
+
+
+def test_an_answer_from_one_part_does_not_say_that_all_are_read():
+    """ "Reading, 1 of 49" stood above an answer for which one was read."""
+    read = Snapshot("prefill", reading=ReadingStep(1, 49, "One"), prefill=Prefill(5, 9, 1.0, 72.0))
+    assert "49" not in progress_html(read)

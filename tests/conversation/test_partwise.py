@@ -143,7 +143,7 @@ def stopped_in_part(number: int, book) -> Finished:
     """The end of a summary that is stopped in this part."""
     session, parts = make(telling(true_of), style=STYLE)[0], []
     for event in session.ask(Request(None, book, "c"), should_stop=lambda: len(parts) >= number):
-        if isinstance(event, ReadingStep):
+        if isinstance(event, ReadingStep) and event.attempt == 1:
             parts.append(event)
     assert isinstance(event, Finished) and event.reason == "user"
     return event
