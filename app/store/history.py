@@ -16,7 +16,7 @@ from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.making_room import with_room
-from app.store.turns import StoredTurn, choices, wording
+from app.store.turns import StoredTurn, choices, numbered_title, wording
 from app.store.unwritten import UnwrittenAnswer
 from core.request import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
@@ -224,7 +224,11 @@ class History:
                 "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
             )
             if role == "user" and (number == 1 or _is_fork(self.title(conversation_id))):
-                self.rename(conversation_id, _title(text))
+                same = (
+                    "SELECT b.title FROM conversations a JOIN conversations b USING (book_id) WHERE a.id = ?"
+                )
+                taken = {str(from_text(one)) for (one,) in self._db.execute(same, (conversation_id,))}
+                self.rename(conversation_id, numbered_title(_title(text), taken))
         return number
 
     def ask(self, conversation_id: str, ask: Request) -> int:

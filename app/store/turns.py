@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,15 @@ def wording(ask: Request) -> str:
     if first == last:
         return _("Summarise chapter {number}").format(number=first)
     return _("Summarise chapters {first} to {last}").format(first=first, last=last)
+
+
+def numbered_title(title: str, taken: Collection[str]) -> str:
+    """The title of a conversation, with a number where others about the book have it: two summaries have."""
+    name, number = title, 1
+    while str(name) in taken:
+        number += 1
+        name = _("{title} ({number})").format(title=title, number=number)
+    return name
 
 
 def displayed_text(turn: StoredTurn) -> str:

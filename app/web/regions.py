@@ -175,7 +175,7 @@ def _card_facts(book: Document, card: dict) -> dict[str, object]:
         "words": book.words,
         "tokens": tokens,
         "read_before": card.get("snapshot_tokens", 0) > tokens // 2,
-        "read_s": card.get("read_s_estimate"),
+        "read_s": _rough(read_s) if (read_s := card.get("read_s_estimate")) else None,
     }
 
 

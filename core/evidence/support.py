@@ -168,9 +168,14 @@ class Evidence:
         return word in self._known_names and not self._common.issuperset(terms(word))
 
     def unknown_names(self, question: str) -> list[str]:
-        """The names of a question that neither the book nor its title page has, in order."""
+        """The names of a question that neither the book nor its title page has, in order. Its first word is
+        written large in any language: "Qui" is no name.
+        """
+        begins = [
+            one.group() for one in NAME.finditer(question) if not _LETTER.search(question, 0, one.start())
+        ]
         page = NAME.findall(f"{self._document.title} {self._document.author}")
-        known = {name.lower() for name in (*self._known_names, *page)}
+        known = {name.lower() for name in (*self._known_names, *page, *begins)}
         return [name for name in dict.fromkeys(self.names_in(question)) if name.lower() not in known]
 
     def text_of(self, passage: Passage) -> str:

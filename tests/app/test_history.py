@@ -6,6 +6,9 @@ import pytest
 
 from app.render.export import ConversationFile, as_markdown
 from app.store.history import History
+from app.store.turns import wording
+from core.request import Request
+from core.text.words import in_language, localized
 
 
 @pytest.fixture
@@ -27,6 +30,17 @@ def test_turns_are_on_disk_before_the_answer_ends(tmp_path, history):
     assert other.settle() == 1
     assert other.turns(talk.id)[-1].state == "stopped"
     other.close()
+
+
+def test_two_summaries_of_a_book_are_told_apart_in_the_list(history):
+    """Both were "Summarise this book", whatever their lengths; another book has its own."""
+    talks = [history.create(book) for book in ("book", "book", "book", "other")]
+    for talk in talks:
+        history.add(talk.id, "user", wording(Request(None)))
+    titles = [history.title(talk.id) for talk in talks]
+    assert len(set(titles)) == 3 and titles[3] == titles[0]
+    with in_language("de"):
+        assert [localized(one)[-4:] for one in titles[1:3]] == [" (2)", " (3)"]
 
 
 def test_the_first_question_names_the_conversation(history):

@@ -135,6 +135,14 @@ def test_comparing_is_offered_when_there_is_something_to_compare_and_says_how_fa
     assert 'data-act="stop"' in running and "compare" not in running
 
 
+def test_what_was_measured_beside_is_not_followed_by_why_it_cannot_be():
+    """ "1.83 times as fast" stood above "only an answer that is written in one go can be compared"."""
+    why = "It was put together."
+    alone = panel_html(replace(STATS, plain_rounds=7), live=False, why_not=why)
+    beside = panel_html(replace(STATS, plain_rounds=8, plain_tbt_ms=25.0), live=False, why_not=why)
+    assert "stat-why-not" in alone and "stat-plain" in beside and "stat-why-not" not in beside
+
+
 def test_tokens_per_round_are_bars_and_words():
     html = panel_html(replace(STATS, round_sizes=(3, 0, 6)), live=True)
     label = re.search(r'class="bars" role="img" aria-label="([^"]*)"', html).group(1)

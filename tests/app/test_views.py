@@ -39,9 +39,10 @@ def strong(html: str) -> list[str]:
 
 
 def test_a_book_from_before_opens_at_once():
-    assert "<b>42\u00a0s</b>" in card(snapshot_tokens=0)
+    assert "<b>40\u00a0s</b>" in card(snapshot_tokens=0)
     # a reading that was cancelled early
-    assert "<b>42\u00a0s</b>" in card(snapshot_tokens=1024)
+    assert "<b>40\u00a0s</b>" in card(snapshot_tokens=1024)
+    assert "40\u00a0s" in card(read_s_estimate=43.9) and "44" not in card(read_s_estimate=43.9), "it swung"
     known = card(snapshot_tokens=6990, read_s_estimate=0.06)
     fresh = card(snapshot_tokens=0, read_s_estimate=None)
     assert len(strong(known)) == len(strong(fresh)) + 1 and not re.search(r"\d\s*m?s</b>", known)
