@@ -13,8 +13,10 @@ from app.store.library import Library
 from core.config import Settings
 from core.documents.document import Document, Section
 from core.hardware.gpus import imagined_hardware
+from core.planning import offers
 from tests.support.desks import api_of
 from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.planned_once import planned_once
 from tests.support.served import served
 
 
@@ -42,6 +44,12 @@ def engine() -> FakeRuntime:
     made.start()
     wait_until(lambda: made.state == "ready")
     return made
+
+
+@pytest.fixture
+def plans_made_once(monkeypatch) -> None:
+    """For tests that list models again and again; those of the planner make each plan anew."""
+    monkeypatch.setattr(offers, "planned", planned_once)
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ from tests.support.said import values
 
 SMALL = load_catalogue()["Qwen3-0.6B-Q8_0"]
 
+pytestmark = pytest.mark.usefixtures("plans_made_once")
+
 
 @pytest.fixture
 def desk(make_desk, engine, home):

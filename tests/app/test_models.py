@@ -32,6 +32,7 @@ from tests.support.gguf_models import wide
 from tests.support.hub import Hub, serving
 from tests.support.said import figures, values, worded_by
 
+pytestmark = pytest.mark.usefixtures("plans_made_once")
 PC_PLAIN = imagined_hardware(ram_gib=16)
 PC_4090 = imagined_hardware(gpu="RTX 4090", ram_gib=64)
 SMALL = "Qwen2.5-1.5B-Instruct"
