@@ -23,7 +23,7 @@ pytestmark = pytest.mark.wide
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """What such a PC says, and the GGUF it said it of."""
-    if library_path("attention") is None or "avx2" not in instruction_sets(cpu_flags()):
+    if library_path("attention") is None or "avx2" not in instruction_sets(cpu_flags(), "attention"):
         pytest.skip("this computer has no AVX2")
     root = tmp_path_factory.mktemp("pc")
     limited = {

@@ -2,8 +2,11 @@
 whole passes of the embedded model with either kernel.
 
     python -m benchmarks.attention [--isa avx2] [--save attention]
+    python -m benchmarks.attention --codes [--before OLDER] [--save attention-codes]
 
 Contenders alternate, layer after layer of a cache larger than the CPU's own; figures are medians over rounds.
+With --codes: rows of 8 bits beside rows of 16, by every instruction set of this CPU, of one layer, by one
+thread's CPU time; OLDER is a library of attention.c to compare with.
 The share is the time of a parallel read of the same keys and values over the kernel's.
 """
 
@@ -15,6 +18,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.lib import isa
 from core.backend.cpu.threads import bound_spinning
@@ -26,8 +30,10 @@ import torch
 
 from benchmarks.lib.results import Table, save_result
 from core.backend.cpu.backend import CpuBackend
-from core.backend.cpu.native.attention import native_attention
+from core.backend.cpu.native.attention import NativeAttention, native_attention
+from core.backend.cpu.native.library import instruction_sets, library_path
 from core.backend.cpu.native.products import native_products
+from core.backend.shared.kv_rows import CODES, as_rows
 from core.cache.full import FullKVCache
 from core.hardware.cpu import cores, cpu_flags
 from core.model.llama import LlamaModel
@@ -38,6 +44,7 @@ BLOCK = 512
 ROUNDS = 15
 BEHIND = (1024, 4096, 8192, 16384, 32768)  # tokens in the cache of a whole pass
 SPARE = 64
+CODES_BEHIND = 8192
 CACHE_BYTES = 400 << 20  # far more than any CPU's caches
 
 
@@ -85,6 +92,48 @@ def layer_times(shape: Shape, tokens: int, rows: int, threads: int) -> dict[str,
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
+def codes_times(
+    shape: Shape, rows: int, kernels: dict[str, tuple[NativeAttention, torch.dtype]]
+) -> dict[str, float]:
+    """Microseconds of one thread's CPU time a layer behind CODES_BEHIND tokens, by contender."""
+    size = (CODES_BEHIND // BLOCK, shape.kv_heads, BLOCK, shape.head_dim)
+    numbers = torch.randn(2, *size)
+    kinds = {kind for _, kind in kernels.values()}
+    held = {kind: [as_rows(part, shape.head_dim, kind) for part in numbers] for kind in kinds}
+    queries = torch.randn(rows, shape.kv_heads * shape.group, shape.head_dim)
+    times: dict[str, list[float]] = {name: [] for name in kernels}
+    for _ in range(3 * ROUNDS):
+        for name, (kernel, kind) in kernels.items():
+            started = time.thread_time()
+            kernel.attend(queries, *held[kind], length=CODES_BEHIND, causal=True)
+            times[name].append((time.thread_time() - started) * 1e6)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def codes_table(before: Path | None) -> Table:
+    """Rows of 8 bits by every instruction set, beside rows of 16 and beside the library `before`."""
+    torch.set_num_threads(1)
+    found = []
+    for name in instruction_sets(cpu_flags(), "attention"):
+        now = NativeAttention(library_path("attention"), name)
+        kernels = {"16 bits": (now, torch.bfloat16), "8 bits": (now, CODES)}
+        if before is not None:
+            was = "avx512" if name.startswith("avx512") else "avx2"
+            kernels["before"] = (NativeAttention(before, was), CODES)
+        for shape in SHAPES:
+            for rows in (1, 2, 4, 6):
+                us = codes_times(shape, rows, kernels)
+                ratios = [f"{us['8 bits'] / us[one]:.2f}" for one in ("16 bits", "before") if one in us]
+                found.append((name, shape.name, rows, *(round(taken) for taken in us.values()), *ratios))
+                print(*found[-1], sep="  ", flush=True)
+    beside = ("before µs", "8 / 16 bits", "8 bits / before") if before is not None else ("8 / 16 bits",)
+    return Table(
+        f"Attention of a layer behind {CODES_BEHIND:,} tokens over rows of 8 bits, one thread",
+        ("instructions", "model", "rows", "16 bits µs", "8 bits µs", *beside),
+        tuple(found),
+    )
+
+
 def passes(threads: int) -> list[tuple[int, int, float, float]]:
     """(tokens, rows, milliseconds with torch's kernel, with the compiled one) of whole passes of the embedded
     model behind a cache of made-up rows, alternating.
@@ -130,8 +179,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--save", metavar="NAME", help="keep the result as benchmarks/results/NAME.json")
+    parser.add_argument("--codes", action="store_true", help="rows of 8 bits alone")
+    parser.add_argument("--before", type=Path, metavar="OLDER", help="a library to compare --codes with")
     isa.add_option(parser)
     given = parser.parse_args()
+    if given.codes:
+        table = codes_table(given.before)
+        if given.save:
+            save_result(given.save, [table])
+        return
     threads, _ = cores()
     torch.set_num_threads(threads)
     rows, details = [], {}

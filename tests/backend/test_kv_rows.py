@@ -93,7 +93,8 @@ def test_attention_sees_what_the_rows_stand_for(
     (k, seen_k), (v, seen_v) = coded(k, dtype), coded(v, dtype)
     out, lse = WAYS[way]()(q, k, v, length=length, causal=causal)
     want, want_lse = dense(q, seen_k, seen_v, length, causal)
-    assert torch.allclose(out.double(), want, atol=2e-5) and torch.allclose(lse.double(), want_lse, atol=2e-5)
+    near = 5e-4 if (way, dtype) == ("compiled", CODES) else 2e-5  # it has 16 bits of a query beside codes
+    assert torch.allclose(out.double(), want, atol=near) and torch.allclose(lse.double(), want_lse, atol=near)
 
 
 @pytest.mark.parametrize("way", ["torch's", "decoded for a library"])

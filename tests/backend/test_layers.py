@@ -39,7 +39,9 @@ def kernel(request) -> NativeLayers:
     if not request.param:
         pytest.skip("no library for this computer")
     openmp = torch_openmp()
-    attention = NativeAttention(library_path("attention"), request.param, openmp=openmp)
+    sets = instruction_sets(cpu_flags(), "attention")  # its names are other ones
+    name = sets[0] if request.param == HERE[0] else sets[-1]
+    attention = NativeAttention(library_path("attention"), name, openmp=openmp)
     products = NativeProducts(library_path("products"), request.param, openmp=openmp)
     return NativeLayers(LIBRARY, attention, products)
 

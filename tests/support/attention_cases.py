@@ -10,7 +10,7 @@ from core.hardware.cpu import cpu_flags
 LIBRARY = library_path("attention")
 
 
-HERE = instruction_sets(cpu_flags()) if LIBRARY else []
+HERE = instruction_sets(cpu_flags(), "attention") if LIBRARY else []
 
 
 SHAPES = [

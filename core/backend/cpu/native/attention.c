@@ -2,14 +2,16 @@
 
    Keys and values are block-major, [block][kv_head][token][row], as core/cache/base.py lays them out; a
    row is head_dim numbers of one kind: fp32, bf16, or int8 codes followed by one fp32 scale. Arithmetic is
-   fp32.
+   fp32; over codes, products are those of integers: a query, and the weights of a tile, become int16 with a
+   scale of their own, and sums over a row or a tile are exact (as in LLM.int8(), Dettmers et al. 2022, arXiv
+   2208.07339, section 2.1, with 16 bits on this side).
 
    Keys are taken in tiles that stay in the CPU's first cache, for all queries of their KV head. For more than
    FEW queries a tile is turned so that lanes are keys, and scores are a product of small matrices whose sums
    stay in registers, as weighted values are (Goto and van de Geijn 2008, doi 10.1145/1356052.1356053); a
    number is widened there. For few queries turning costs more than it saves: lanes are words of keys as they
    lie. Either way a score is the sum of four, one for each word of a quarter of a row, each summed in the
-   row's order: the same bits.
+   row's order: the same bits. Of codes any order gives them.
 
    Work is cut into units of one KV head and at most UNIT keys of one block. Threads take units from a
    counter, some in a row; the one that finishes the last unit of a head joins the units' partial results in
@@ -37,6 +39,25 @@ INLINE float exponential_of(float x) { return exponential(filled(x))[0]; }
 
 INLINE float logarithm_of(float x) { return logarithms(filled(x))[0]; }
 
+/* The largest lane of each of `count` vectors. */
+INLINE void largest_of(const vec *x, float *to, const int count) {
+    for (int i = 0; i < count; i += 4) {
+        vec four[4] = {};
+        for (int j = 0; j < 4 && i + j < count; j++) four[j] = x[i + j];
+        transpose((ivec *)four);
+        vec most = at_least(at_least(four[0], four[1]), at_least(four[2], four[3]));
+        float quarters[WIDTH] ALIGNED;
+        *(vec *)quarters = most;
+        quarter_in best = *(quarter_in *)quarters;
+        for (int at = 4; at < WIDTH; at += 4) {
+            quarter_in other = *(quarter_in *)(quarters + at);
+            quarter where = other > best;
+            best = (quarter_in)(((quarter)other & where) | ((quarter)best & ~where));
+        }
+        *(quarter_in *)(to + i) = best;
+    }
+}
+
 /* Multiplies results by `shrink` and adds the tile's values by their weights: of `rows` queries, SPAN numbers
    from number `at` on. */
 INLINE void add_values(float *out, const int stride, const struct tile *tile, int at, float weights[][TILE],
@@ -60,31 +81,56 @@ INLINE void add_values(float *out, const int stride, const struct tile *tile, in
             *(vec_in *)(out + r * stride + at + c * WIDTH) = sums[r][c];
 }
 
+/* The same of codes: the weights are integers, of which one is worth `factor`; two neighbouring keys are
+   taken at once. */
+INLINE void add_codes(float *out, const int stride, const struct tile *tile, int at, int16_t codes[][TILE],
+                      const float *shrink, const float *factor, const int rows, const int dim) {
+    const int columns = COLUMNS(rows);
+    ivec sums[ROWS][4] = {};
+    ROLLED for (int j = 0; j < tile->count; j += 2) {
+        const char *value = tile->values + j * tile->row_bytes;
+        const char *next = j + 1 < tile->count ? value + tile->row_bytes : value;
+        int step = at / SPAN(rows) * TILE / 2 + j / 2;
+        svec own[4];
+        fetch_part(tile->values, tile->row_bytes, step, dim / SPAN(rows) * TILE / 2, dim, INT8);
+        WHOLE for (int c = 0; c < columns; c++) own[c] = beside(value, next, at + c * WIDTH);
+        WHOLE for (int r = 0; r < rows; r++) {
+            svec pair = everywhere(codes[r] + j);
+            WHOLE for (int c = 0; c < columns; c++) sums[r][c] = plus_products(sums[r][c], own[c], pair);
+        }
+    }
+    WHOLE for (int r = 0; r < rows; r++)
+        WHOLE for (int c = 0; c < columns; c++) {
+            vec_in *to = (vec_in *)(out + r * stride + at + c * WIDTH);
+            *to = *to * shrink[r] + __builtin_convertvector(sums[r][c], vec) * factor[r];
+        }
+}
+
+/* Weights [rows][TILE] as integers, and what one is worth. */
+INLINE void code_weights(float weights[][TILE], int16_t codes[][TILE], float *factor, const int rows) {
+    float most[ROW_LANES] ALIGNED;
+    vec tops[ROWS];
+    for (int r = 0; r < rows; r++) {
+        tops[r] = *(vec *)weights[r];
+        for (int j = WIDTH; j < TILE; j += WIDTH) tops[r] = at_least(tops[r], *(vec *)(weights[r] + j));
+    }
+    largest_of(tops, most, rows);
+    for (int r = 0; r < rows; r++) {
+        float times = most[r] > 1e-30f ? MOST_CODE / most[r] : 0.0f;
+        for (int j = 0; j < TILE; j += WIDTH) {
+            ivec own = nearest(*(vec *)(weights[r] + j) * times);
+            *(hvec *)(codes[r] + j) = __builtin_convertvector(own, hvec);
+        }
+        factor[r] = most[r] / MOST_CODE;
+    }
+}
+
 /* What a unit holds of each query, in one row of scratch memory: the query, its running result over the keys
    seen so far, weighted values, sums of exponentials by lanes of keys, and the largest score. */
 #define HELD(dim) (2 * (dim) + WIDTH + LINE / 4) /* numbers of a row */
 INLINE float *values_of(float *held, const int dim) { return held + dim; }
 INLINE vec_in *sums_in(float *held, const int dim) { return (vec_in *)(held + 2 * dim); }
 INLINE float *top_of(float *held, const int dim) { return held + 2 * dim + WIDTH; }
-
-/* The largest lane of each of `count` vectors. */
-INLINE void largest_of(const vec *x, float *to, const int count) {
-    for (int i = 0; i < count; i += 4) {
-        vec four[4] = {};
-        for (int j = 0; j < 4 && i + j < count; j++) four[j] = x[i + j];
-        transpose((ivec *)four);
-        vec most = at_least(at_least(four[0], four[1]), at_least(four[2], four[3]));
-        float quarters[WIDTH] ALIGNED;
-        *(vec *)quarters = most;
-        quarter_in best = *(quarter_in *)quarters;
-        for (int at = 4; at < WIDTH; at += 4) {
-            quarter_in other = *(quarter_in *)(quarters + at);
-            quarter where = other > best;
-            best = (quarter_in)(((quarter)other & where) | ((quarter)best & ~where));
-        }
-        *(quarter_in *)(to + i) = best;
-    }
-}
 
 /* Turns the scores of `rows` queries into weights under their new largest scores, 0 behind the visible[r]
    first keys, times the values' scales. `shrink`: what the results so far are to be multiplied by. */
@@ -129,10 +175,12 @@ static float *held_of(const struct attention *a, int head, int unit, int row) {
 }
 
 /* A query of a KV head, over the root of its size. */
-INLINE void take_query(const struct attention *a, int head, int row, float *to, const int dim) {
+INLINE void take_query(const struct attention *a, int head, int row, float *to, const int dim,
+                       const int kind) {
     int group = a->heads / a->kv_heads;
     const float *q = a->q + ((int64_t)(row / group) * a->heads + head * group + row % group) * dim;
     for (int i = 0; i < dim; i++) to[i] = q[i] / __builtin_sqrtf((float)dim);
+    if (CODED(kind)) code_query(to, dim);
 }
 
 /* Where the log-sum-exps of a query over the chunks of a tile belong. */
@@ -158,8 +206,13 @@ INLINE void attend_rows(const struct attention *a, const struct tile *tile, cons
         put_chunks(scores, visible[r], a->chunk, chunks_of(a, head * group + row + r, tile));
     }
     weigh(weights, tile, visible, held, shrink, rows, dim, kind);
+    int16_t codes[ROWS][TILE] ALIGNED;
+    float factor[ROWS];
+    if (CODED(kind)) code_weights(weights, codes, factor, rows);
     for (int at = 0; at < dim; at += SPAN(rows))
-        add_values(values_of(held, dim), HELD(dim), tile, at, weights, shrink, rows, dim, kind);
+        if (CODED(kind))
+            add_codes(values_of(held, dim), HELD(dim), tile, at, codes, shrink, factor, rows, dim);
+        else add_values(values_of(held, dim), HELD(dim), tile, at, weights, shrink, rows, dim, kind);
 }
 
 /* FUNCTION(count) with `count`, up to ROWS, as a constant. */
@@ -210,7 +263,7 @@ INLINE void attend_unit(const struct attention *a, int head, int unit, const int
     for (int row = 0; row < rows; row++) {
         float *held = held_of(a, head, unit, row);
         memset(held, 0, HELD(dim) * sizeof(float));
-        take_query(a, head, row, held, dim);
+        take_query(a, head, row, held, dim, kind);
         *top_of(held, dim) = LEAST;
     }
     struct spread few[FEW];

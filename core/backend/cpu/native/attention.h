@@ -7,8 +7,8 @@ struct attention {
     const char *k, *v;      /* block_bytes, head_bytes, row_bytes apart; a row's scale, if any, at its end */
     float *out, *lse;       /* [n][heads][head_dim] and [n][heads]; 0 and -inf for a query that sees no key */
     float *scratch;         /* at least scratch_floats() of it */
-    float *chunk_lse;       /* of the first query's scores, [heads][chunks], over `chunk` keys each; NULL: none.
-                               Chunks it does not see are left as they are */
+    float *chunk_lse;       /* of the first query's scores, [heads][chunks], over `chunk` keys each; NULL:
+                               none. Chunks it does not see are left as they are */
     int64_t length;         /* keys filled */
     int64_t chunks;
     int64_t block_bytes, head_bytes, row_bytes;

@@ -179,8 +179,8 @@ def _agrees(kernel: NativeAttention) -> bool:
         seen = (dequantized(part, 64, torch.float32) for part in (k, v))
         out, lse = kernel.attend(q, k, v, length=length, causal=True)
         want, want_lse = defined(q, *seen, length=length, causal=True)
-        if not torch.allclose(out.double(), want, atol=1e-5):
-            return False
-        if not torch.allclose(lse.double(), want_lse, atol=1e-5):
+        near = 5e-4 if dtype == CODES else 1e-5  # queries and weights have 16 bits beside codes
+        pairs = ((out, want), (lse, want_lse))
+        if not all(torch.allclose(got.double(), right, atol=near) for got, right in pairs):
             return False
     return True

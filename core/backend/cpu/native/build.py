@@ -22,14 +22,25 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 SOURCES = ("attention", "products", "layers", "delta")
 COMPILER = "0.15.1"
-# end of the file's name -> (target, {instruction set: (lanes of a register, the CPU it needs)})
-_X86 = {"avx512": (16, "x86_64_v4"), "avx2": (8, "x86_64_v3")}
-_ARM = {"neon": (4, "generic")}
+# instruction set -> lanes of a register, the CPU it needs
+_SETS = {
+    "x86_64": {"avx512": (16, "x86_64_v4"), "avx2": (8, "x86_64_v3")},
+    "aarch64": {"neon": (4, "generic")},
+}
+# the same of attention.c
+_DOTS = _SETS | {
+    "x86_64": {
+        "avx512vnni": (16, "x86_64_v4+avx512vnni"),
+        "avxvnni": (8, "x86_64_v3+avxvnni"),
+        "avx2": (8, "x86_64_v3"),
+    }
+}
+# end of the file's name -> (target, machine)
 _SYSTEMS = {
-    "linux-x86_64.so": ("x86_64-linux-gnu.2.17", _X86),
-    "linux-aarch64.so": ("aarch64-linux-gnu.2.17", _ARM),
-    "windows-x86_64.dll": ("x86_64-windows-gnu", _X86),
-    "darwin-aarch64.dylib": ("aarch64-macos.12.0", _ARM),
+    "linux-x86_64.so": ("x86_64-linux-gnu.2.17", "x86_64"),
+    "linux-aarch64.so": ("aarch64-linux-gnu.2.17", "aarch64"),
+    "windows-x86_64.dll": ("x86_64-windows-gnu", "x86_64"),
+    "darwin-aarch64.dylib": ("aarch64-macos.12.0", "aarch64"),
 }
 LIBRARIES = {f"{source}-{system}": (source, system) for source in SOURCES for system in _SYSTEMS}
 _FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-ident", "-Wall", "-Wextra", "-Werror"]
@@ -51,7 +62,8 @@ def build_libraries(out: Path, sources: Collection[str] = SOURCES) -> None:
         for name, (source, system) in LIBRARIES.items():
             if source not in sources:
                 continue
-            target, sets = _SYSTEMS[system]
+            target, machine = _SYSTEMS[system]
+            sets = (_DOTS if source == "attention" else _SETS)[machine]
             objects = []
             for instructions, (lanes, cpu) in sets.items():
                 objects.append(str(Path(scratch) / f"{instructions}.o"))

@@ -8,7 +8,8 @@ static void put_chunks(float *scores, int count, int chunk, float *to) {
     for (int j = 0; j < TILE; j += WIDTH) top = at_least(top, *(vec *)(scores + j));
     float most = largest(top);
     for (int j = 0; j < TILE; j += WIDTH) *(vec *)(scores + j) = exponential(*(vec *)(scores + j) - most);
-    for (int many = TILE / 2; many >= TILE / chunk; many /= 2) /* sums of neighbours, until each is a chunk's */
+    /* sums of neighbours, until each is a chunk's */
+    for (int many = TILE / 2; many >= TILE / chunk; many /= 2)
         for (int i = 0; i < many; i++) scores[i] = scores[2 * i] + scores[2 * i + 1];
     for (int j = 0; j < TILE / chunk; j += WIDTH) {
         vec sums = *(vec *)(scores + j), none = filled(-__builtin_inff());
@@ -22,7 +23,7 @@ INLINE void chunk_rows(const struct attention *a, const struct tile *tile, const
                        int row, const int rows, const int dim, const int kind) {
     float scores[ROWS][TILE] __attribute__((aligned(LINE)));
     float q[ROWS * MOST_DIM];
-    for (int r = 0; r < rows && !few; r++) take_query(a, head, row + r, q + r * dim, dim);
+    for (int r = 0; r < rows && !few; r++) take_query(a, head, row + r, q + r * dim, dim, kind);
     if (few) score_few(few, tile, scores, rows < FEW ? rows : FEW, dim, kind);
     else for (int at = 0; at < tile->count; at += SPAN(rows))
         score(q, dim, tile, at, scores, rows, dim, kind);
@@ -37,7 +38,7 @@ INLINE void chunk_unit(const struct attention *a, int head, int unit, const int 
     struct spread few[FEW];
     for (int row = 0; row < rows && rows <= FEW; row++) {
         float q[MOST_DIM];
-        take_query(a, head, row, q, dim);
+        take_query(a, head, row, q, dim, kind);
         spread_out(q, few + row, dim, kind);
     }
     struct tile tile;

@@ -208,7 +208,7 @@ static void round_row(const struct product *p, const struct coarse *c, int64_t r
     }
 }
 
-#define IN_TURN(a, b) a, b, a + 1, b + 1, a + 2, b + 2, a + 3, b + 3
+#define FOUR_IN_TURN(a, b) a, b, a + 1, b + 1, a + 2, b + 2, a + 3, b + 3
 
 /* One factor of four rows of weights, a group after the other: to [groups][BESIDE]. */
 INLINE void spread_beside(const _Float16 *factor, const int8_t *steps, const int64_t *row, int64_t in,
@@ -219,13 +219,13 @@ INLINE void spread_beside(const _Float16 *factor, const int8_t *steps, const int
         for (; g < groups; g += 8) { /* groups of a span come by eights */
             step8 own[BESIDE];
             for (int i = 0; i < BESIDE; i++) memcpy(own + i, steps + row[i] * groups + g, sizeof *own);
-            words8 ab = (words8)SIDE_BY_SIDE(own[0], own[1], IN_TURN(0, 8), IN_TURN(4, 12));
-            words8 cd = (words8)SIDE_BY_SIDE(own[2], own[3], IN_TURN(0, 8), IN_TURN(4, 12));
+            words8 ab = (words8)SIDE_BY_SIDE(own[0], own[1], FOUR_IN_TURN(0, 8), FOUR_IN_TURN(4, 12));
+            words8 cd = (words8)SIDE_BY_SIDE(own[2], own[3], FOUR_IN_TURN(0, 8), FOUR_IN_TURN(4, 12));
             float4 by = {};
             for (int i = 0; i < BESIDE; i++) by[i] = (float)factor[row[i] * spans + g / per];
             float16 all = SIDE_BY_SIDE(by, by, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
-            sbytes16 first = (sbytes16)SIDE_BY_SIDE(ab, cd, IN_TURN(0, 8));
-            sbytes16 last = (sbytes16)SIDE_BY_SIDE(ab, cd, IN_TURN(4, 12));
+            sbytes16 first = (sbytes16)SIDE_BY_SIDE(ab, cd, FOUR_IN_TURN(0, 8));
+            sbytes16 last = (sbytes16)SIDE_BY_SIDE(ab, cd, FOUR_IN_TURN(4, 12));
             *(float16 *)(to + g * BESIDE) = __builtin_convertvector(first, float16) * all;
             *(float16 *)(to + (g + 4) * BESIDE) = __builtin_convertvector(last, float16) * all;
         }
@@ -234,10 +234,10 @@ INLINE void spread_beside(const _Float16 *factor, const int8_t *steps, const int
     for (; g + 8 <= groups; g += 8) {
         words8 ab[2], cd[2], w[BESIDE];
         for (int i = 0; i < BESIDE; i++) memcpy(w + i, factor + row[i] * groups + g, sizeof *w);
-        ab[0] = SIDE_BY_SIDE(w[0], w[1], IN_TURN(0, 8));
-        ab[1] = SIDE_BY_SIDE(w[0], w[1], IN_TURN(4, 12));
-        cd[0] = SIDE_BY_SIDE(w[2], w[3], IN_TURN(0, 8));
-        cd[1] = SIDE_BY_SIDE(w[2], w[3], IN_TURN(4, 12));
+        ab[0] = SIDE_BY_SIDE(w[0], w[1], FOUR_IN_TURN(0, 8));
+        ab[1] = SIDE_BY_SIDE(w[0], w[1], FOUR_IN_TURN(4, 12));
+        cd[0] = SIDE_BY_SIDE(w[2], w[3], FOUR_IN_TURN(0, 8));
+        cd[1] = SIDE_BY_SIDE(w[2], w[3], FOUR_IN_TURN(4, 12));
         for (int half = 0; half < 2; half++) {
             uint4 one = (uint4)ab[half], other = (uint4)cd[half];
             half8 first = (half8)SIDE_BY_SIDE(one, other, 0, 4, 1, 5);

@@ -1,5 +1,5 @@
-/* Layers with a gated delta rule: rows through the convolution, SiLU and gates, and through a state, one after
-   the other (https://arxiv.org/abs/2412.06464; transformers, models/qwen3_5/modeling_qwen3_5.py).
+/* Layers with a gated delta rule: rows through the convolution, SiLU and gates, and through a state, one
+   after the other (https://arxiv.org/abs/2412.06464; transformers, models/qwen3_5/modeling_qwen3_5.py).
 
    Of each value head, with query q and key k of length 1 (q over the root of its size), value v, what is kept
    d and the share that is corrected b:
@@ -22,7 +22,7 @@
 #define MOST_KEYS 256
 #define BLOCK 32                     /* rows whose queries and keys are made ready at once */
 #define COLUMNS (WIDTH == 16 ? 2 : 4) /* registers of a strip, of which */
-#define PARTS (8 / COLUMNS)          /* so many sums each are independent of one another: a sum takes its time */
+#define PARTS (8 / COLUMNS)          /* so many sums each depend on no other: a sum takes its time */
 #define LEAST_LENGTH 1e-6f           /* squared, added to a query's and a key's */
 #define WHOLE _Pragma("clang loop unroll(full)")
 

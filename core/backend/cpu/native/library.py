@@ -25,6 +25,11 @@ _V3 = {"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe", "abm"}
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 # machine -> instruction sets, the best first, and what the CPU must have for each
 _NEEDS = {"x86_64": {"avx512": _V4, "avx2": _V3}, "aarch64": {"neon": {"asimd"}}}
+# the same of attention.c, which multiplies codes by dot products of integers
+_DOTS = {
+    "x86_64": {"avx512vnni": _V4 | {"avx512_vnni"}, "avxvnni": _V3 | {"avx_vnni"}, "avx2": _V3},
+    "aarch64": _NEEDS["aarch64"],
+}
 _MACHINES = {"AMD64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 _SUFFIXES = {"Linux": ".so", "Windows": ".dll", "Darwin": ".dylib"}
 Kernel = TypeVar("Kernel")
@@ -50,11 +55,11 @@ def library_path(name: str, system: str | None = None, machine: str | None = Non
     return path if path.is_file() else None
 
 
-def instruction_sets(cpu_flags: Collection[str]) -> list[str]:
-    """What the libraries are compiled for that a CPU with these flags (names as in /proc/cpuinfo) has,
-    best first.
+def instruction_sets(cpu_flags: Collection[str], name: str = "products") -> list[str]:
+    """What library `name` is compiled for that a CPU with these flags (names as in /proc/cpuinfo) has, best
+    first.
     """
-    needs = _NEEDS.get(_MACHINES.get(platform.machine(), ""), {})
+    needs = (_DOTS if name == "attention" else _NEEDS).get(_MACHINES.get(platform.machine(), ""), {})
     return [name for name, flags in needs.items() if flags <= set(cpu_flags)]
 
 
@@ -70,7 +75,8 @@ def load_checked(
 
     The flags are looked at before the first call: no self-test survives an illegal instruction.
     """
-    openmp, sets = torch_openmp(), instruction_sets(cpu_flags)
+    openmp = torch_openmp()
+    sets = instruction_sets(cpu_flags, path.name.partition("-")[0]) if path else []
     if path is None or openmp is None or not sets or sys.maxsize < 2**32:
         return None
     try:

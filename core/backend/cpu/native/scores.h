@@ -1,5 +1,9 @@
 /* Scores of queries and a tile of keys. Part of attention.c, whose beginning says how. */
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #define TILE 64 /* keys of a tile */
 #define ROWS (WIDTH == 8 ? 6 : 12) /* queries whose sums lie in registers, COLUMNS of them each */
 #define COLUMNS(rows) (WIDTH == 8 || (rows) > 6 ? 2 : 4)
@@ -12,7 +16,14 @@
 #define WHOLE _Pragma("clang loop unroll(full)") /* code whose sums are to lie in registers */
 #define ROLLED _Pragma("clang loop unroll(disable)") /* code that fits the cache of decoded instructions */
 
+/* Codes are multiplied as integers: pairs of int16, whose products are added to an int32. On Arm, whose
+   baseline has no such instruction, they become fp32. */
+#define CODED(kind) ((kind) == INT8 && WIDTH > 4)
+#define MOST_CODE 32767.0f
+
 typedef int8_t bvec __attribute__((vector_size(WIDTH), aligned(1), may_alias));
+typedef int8_t bpairs __attribute__((vector_size(2 * WIDTH)));
+typedef int16_t svec __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t quarter __attribute__((vector_size(16), aligned(4), may_alias)); /* four words */
 typedef float quarter_in __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -30,6 +41,39 @@ INLINE vec unpacked(ivec words, const int i, const int kind) {
     if (kind == BF16) return (vec)(i ? (uvec)words & 0xffff0000u : (uvec)words << 16);
     return __builtin_convertvector((ivec)((uvec)words << (24 - 8 * i)) >> 24, vec);
 }
+
+/* The codes in places i and i + 2 of each of WIDTH words, as pairs. */
+INLINE svec coded(ivec words, const int i) { return (i ? (svec)words : (svec)((uvec)words << 8)) >> 8; }
+
+/* WIDTH codes of two rows, from `at` on, as pairs. */
+INLINE svec beside(const char *one, const char *other, int at) {
+    bvec a = *(const bvec *)((const int8_t *)one + at), b = *(const bvec *)((const int8_t *)other + at);
+    return __builtin_convertvector((bpairs)SIDE_BY_SIDE(a, b, IN_TURN), svec);
+}
+
+/* `sums` and, lane by lane, both products of two pairs. Exact. */
+INLINE ivec plus_products(ivec sums, svec one, svec other) {
+#if WIDTH == 16
+    return (ivec)_mm512_dpwssd_epi32((__m512i)sums, (__m512i)one, (__m512i)other);
+#elif defined(__AVXVNNI__)
+    return (ivec)_mm256_dpwssd_avx_epi32((__m256i)sums, (__m256i)one, (__m256i)other);
+#elif WIDTH == 8
+    return sums + (ivec)_mm256_madd_epi16((__m256i)one, (__m256i)other);
+#else
+    (void)one, (void)other;
+    return sums; /* not called */
+#endif
+}
+
+/* The word at `from` in every lane. */
+INLINE svec everywhere(const void *from) {
+    int32_t word;
+    memcpy(&word, from, sizeof word);
+    return (svec)((ivec){} + word);
+}
+
+/* The nearest integers to |x| < 2^22. */
+INLINE ivec nearest(vec x) { return (ivec)(x + 12582912.0f) - (ivec)filled(12582912.0f); }
 
 INLINE int size_of(const int kind) { return kind == FP32 ? 4 : kind == BF16 ? 2 : 1; }
 
@@ -114,9 +158,52 @@ INLINE void turn_keys(struct tile *tile, const int dim, const int kind) {
     }
 }
 
+/* A query as int16, those of word w in pairs 2 w and 2 w + 1 as `coded` gives a key's, and behind them what
+   one is worth. In place: `q` holds `dim` numbers before, and these after. */
+INLINE void code_query(float *q, const int dim) {
+    vec most = {};
+    for (int i = 0; i < dim; i += WIDTH) {
+        vec own = *(vec_in *)(q + i);
+        most = at_least(most, at_least(own, -own));
+    }
+    float top = largest(most), factor = top > 1e-30f ? MOST_CODE / top : 0.0f;
+    for (int i = 0; i < dim; i += WIDTH) { /* number i is at 4 i, and its code at 2 i: none is lost */
+        ivec own = nearest(*(vec_in *)(q + i) * factor);
+        *(hvec *)((uint16_t *)q + i) = __builtin_convertvector(SIDE_BY_SIDE(own, own, MIDDLE_TURNED), hvec);
+    }
+    q[dim / 2] = top / MOST_CODE;
+}
+
+/* `score` of coded queries and codes. */
+INLINE void score_codes(const float *q, const int stride, const struct tile *tile, int at, float to[][TILE],
+                        const int rows, const int dim) {
+    const int words = dim / 4, columns = COLUMNS(rows);
+    ivec sums[ROWS][4] = {};
+    ROLLED for (int word = 0; word < words; word++) {
+        int step = at / SPAN(rows) * words + word;
+        fetch_part(tile->keys, tile->row_bytes, step, TILE / SPAN(rows) * words, dim, INT8);
+        WHOLE for (int i = 0; i < 2; i++) {
+            svec own[4];
+            WHOLE for (int c = 0; c < columns; c++)
+                own[c] = coded(tile->turned[(word * TILE + at) / WIDTH + c], i);
+            WHOLE for (int r = 0; r < rows; r++) {
+                svec pair = everywhere(q + r * stride + word * 2 + i);
+                WHOLE for (int c = 0; c < columns; c++) sums[r][c] = plus_products(sums[r][c], own[c], pair);
+            }
+        }
+    }
+    WHOLE for (int r = 0; r < rows; r++)
+        WHOLE for (int c = 0; c < columns; c++) {
+            int key = at + c * WIDTH;
+            vec sum = __builtin_convertvector(sums[r][c], vec) * *(const vec *)(tile->key_scales + key);
+            *(vec *)(to[r] + key) = sum * q[r * stride + dim / 2];
+        }
+}
+
 /* Scores of `rows` queries q [dim], `stride` apart, and SPAN turned keys from key `at` on. */
 INLINE void score(const float *q, const int stride, const struct tile *tile, int at, float to[][TILE],
                   const int rows, const int dim, const int kind) {
+    if (CODED(kind)) return score_codes(q, stride, tile, at, to, rows, dim);
     const int per = 4 / size_of(kind); /* numbers in a word */
     const int words = dim / per, columns = COLUMNS(rows);
     ROLLED for (int first = 0; first < 4; first++) {
@@ -144,21 +231,25 @@ INLINE void score(const float *q, const int stride, const struct tile *tile, int
             *(vec *)(to[r] + key) *= *(const vec *)(tile->key_scales + key);
 }
 
-/* A query as `score_few` reads it: number i of four words in every quarter of vector [word / 4][i]. */
-struct spread { vec numbers[MOST_DIM / 4]; };
+/* A query as `score_few` reads it: number i (pair i, of codes) of four words in every quarter of vector
+   [word / 4][i]. */
+struct spread { vec numbers[MOST_DIM / 4]; float factor; };
 
 INLINE void spread_out(const float *q, struct spread *to, const int dim, const int kind) {
-    const int per = 4 / size_of(kind);
-    for (int at = 0; at < dim; at += 4 * per)
+    const int per = CODED(kind) ? 2 : 4 / size_of(kind);
+    const int words = CODED(kind) ? dim / 4 : dim / per;
+    to->factor = q[dim / 2]; /* of codes */
+    for (int word = 0; word < words; word += 4)
         for (int i = 0; i < per; i++)
             for (int lane = 0; lane < WIDTH; lane++)
-                to->numbers[at / 4 + i][lane] = q[at + lane % 4 * per + i];
+                to->numbers[word / 4 * per + i][lane] = q[(word + lane % 4) * per + i];
 }
 
 /* Scores of `rows` queries, at most FEW, and all keys of a tile as they lie. */
 INLINE void score_few(const struct spread *q, const struct tile *tile, float to[][TILE], const int rows,
                       const int dim, const int kind) {
-    const int per = 4 / size_of(kind), words = dim / per, steps = TILE / WIDTH * words / 4;
+    const int per = CODED(kind) ? 2 : 4 / size_of(kind); /* numbers, or pairs, in a word */
+    const int words = dim * size_of(kind) / 4, steps = TILE / WIDTH * words / 4;
     ROLLED for (int group = 0; group < tile->count; group += WIDTH) {
         const char *keys[WIDTH];
         vec sums[ROWS][4] = {};
@@ -169,16 +260,20 @@ INLINE void score_few(const struct spread *q, const struct tile *tile, float to[
             fetch_part(tile->keys, tile->row_bytes, step, steps, dim, kind);
             gathered(keys, word * 4, some);
             for (int i = 0; i < per; i++)
-                for (int j = 0; j < 4; j++) {
-                    vec own = unpacked(some[j], i, kind);
-                    for (int r = 0; r < rows; r++) sums[r][j] += own * q[r].numbers[word / 4 * per + i];
-                }
+                for (int j = 0; j < 4; j++)
+                    for (int r = 0; r < rows; r++) {
+                        vec own = q[r].numbers[word / 4 * per + i], *sum = sums[r] + j;
+                        if (CODED(kind)) *sum = (vec)plus_products((ivec)*sum, coded(some[j], i), (svec)own);
+                        else *sum += unpacked(some[j], i, kind) * own;
+                    }
         }
         for (int r = 0; r < rows; r++) {
-            transpose((ivec *)sums[r]);
-            vec sum = sums[r][0] + sums[r][1] + sums[r][2] + sums[r][3];
+            ivec *own = (ivec *)sums[r];
+            transpose(own);
+            vec sum = CODED(kind) ? __builtin_convertvector(own[0] + own[1] + own[2] + own[3], vec)
+                                  : sums[r][0] + sums[r][1] + sums[r][2] + sums[r][3];
             if (kind == INT8) sum *= *(const vec *)(tile->key_scales + group);
-            *(vec *)(to[r] + group) = sum;
+            *(vec *)(to[r] + group) = CODED(kind) ? sum * q[r].factor : sum;
         }
     }
 }

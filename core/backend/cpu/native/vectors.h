@@ -36,16 +36,23 @@ INLINE vec exponential(vec x) {
    the low and high pairs of words. */
 #define SIDE_BY_SIDE __builtin_shufflevector
 #if WIDTH == 16
+#define IN_TURN 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, \
+                8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define MIDDLE_TURNED 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15
 #define LOW_WORDS 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29
 #define HIGH_WORDS 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31
 #define LOW_PAIRS 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
 #define HIGH_PAIRS 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
 #elif WIDTH == 8
+#define IN_TURN 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15
+#define MIDDLE_TURNED 0, 2, 1, 3, 4, 6, 5, 7
 #define LOW_WORDS 0, 8, 1, 9, 4, 12, 5, 13
 #define HIGH_WORDS 2, 10, 3, 11, 6, 14, 7, 15
 #define LOW_PAIRS 0, 1, 8, 9, 4, 5, 12, 13
 #define HIGH_PAIRS 2, 3, 10, 11, 6, 7, 14, 15
 #else
+#define IN_TURN 0, 4, 1, 5, 2, 6, 3, 7
+#define MIDDLE_TURNED 0, 2, 1, 3
 #define LOW_WORDS 0, 4, 1, 5
 #define HIGH_WORDS 2, 6, 3, 7
 #define LOW_PAIRS 0, 1, 4, 5
