@@ -17,8 +17,9 @@ from core.errors import UserError
 CPUINFO = Path("/proc/cpuinfo")
 # Windows: IsProcessorFeaturePresent knows no bfloat16 test, so only these are asked.
 WINDOWS_FEATURES = {39: "avx", 40: "avx2", 41: "avx512f"}
-# every CPU with AVX2 that runs Windows 10 has them; the system does not tell
+# every desktop CPU with AVX2 has the first, and with AVX-512 the others; the system does not tell
 WITH_AVX2 = frozenset({"fma", "f16c", "bmi1", "bmi2", "movbe", "abm"})
+WITH_AVX512 = frozenset({"avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 # how the names of flags begin that are left out where the variable in the environment has this value: what is
 # newer than AVX2, or all that the compiled kernels need. torch and oneDNN have variables of their own.
 ISA_CAP = "TRIFORCE_ISA"
@@ -105,7 +106,8 @@ def _windows_flags() -> frozenset[str]:
     except (AttributeError, OSError):
         return frozenset()
     found = frozenset(name for number, name in WINDOWS_FEATURES.items() if present(number))
-    return found | WITH_AVX2 if "avx2" in found else found
+    more = {"avx2": WITH_AVX2, "avx512f": WITH_AVX512}
+    return found.union(*(flags for name, flags in more.items() if name in found))
 
 
 def _cgroup_quota() -> float | None:

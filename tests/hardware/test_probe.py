@@ -6,13 +6,11 @@ import json
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import psutil
 import pytest
 
-from core.errors import UserError
-from core.hardware import child, cpu, measured, nvml, probe
+from core.hardware import child, measured, nvml, probe
 from core.hardware.facts import GIB, Hardware
 from core.hardware.gpus import imagined_gpu
 from core.hardware.measured import CPU, PAGE_LOCKED, DeviceTrials, Measurements, kernels_on
@@ -381,54 +379,6 @@ def test_wsl_pins_and_spills_by_windows_rules(monkeypatch: pytest.MonkeyPatch, r
     found = probe.probe(measure=False)
     assert found.pinnable_bytes == int(found.ram_bytes * share)
     assert (found.system, found.wsl, found.spills) == ("Linux", share == 0.4, share == 0.4)
-
-
-CPUINFO = (
-    "processor\t: 0\nmodel name\t: A CPU @ 3 GHz\nflags\t\t: fpu avx2 avx512_bf16\n\nprocessor\t: "
-    "1\nflags\t\t: other\n"
-)
-
-
-def test_cpu_facts_from_text(monkeypatch, tmp_path):
-    path = tmp_path / "cpuinfo"
-    path.write_text(CPUINFO)
-    monkeypatch.setattr(cpu, "CPUINFO", path)
-    assert cpu.cpu_name() == "A CPU @ 3 GHz"
-    assert cpu.cpu_flags() == {"fpu", "avx2", "avx512_bf16"}
-
-
-def test_a_cap_hides_what_is_newer(monkeypatch, tmp_path):
-    """Kernels are chosen and times planned by the flags: what must be tried is a PC with AVX2 alone."""
-    path = tmp_path / "cpuinfo"
-    newer = "avx512f avx512_bf16 avx_vnni avx10_1 amx_bf16"
-    path.write_text(f"flags\t\t: avx avx2 fma f16c {newer}\n\n")
-    monkeypatch.setattr(cpu, "CPUINFO", path)
-    monkeypatch.setenv(cpu.ISA_CAP, "avx2")
-    assert cpu.cpu_flags() == {"avx", "avx2", "fma", "f16c"}
-    assert cpu.all_cpu_flags() == {"avx", "avx2", "fma", "f16c", *newer.split()}
-    monkeypatch.setenv(cpu.ISA_CAP, "none")
-    assert cpu.cpu_flags() == {"avx", "fma", "f16c"}
-    monkeypatch.setenv(cpu.ISA_CAP, "avx3")
-    with pytest.raises(UserError, match="Set it to avx2"):
-        cpu.cpu_flags()
-
-
-def test_cpu_facts_where_the_system_tells_nothing(monkeypatch):
-    monkeypatch.setattr(cpu, "CPUINFO", Path("/nonexistent"))
-    monkeypatch.setattr(cpu.platform, "system", lambda: "Plan9")
-    assert cpu.cpu_flags() == frozenset()
-    assert isinstance(cpu.cpu_name(), str)
-
-
-def test_one_thread_per_core_within_the_container(monkeypatch):
-    monkeypatch.setattr(cpu.psutil, "cpu_count", lambda logical: 32 if logical else 16)
-    monkeypatch.setattr(cpu.os, "sched_getaffinity", lambda pid: set(range(32)), raising=False)
-    monkeypatch.setattr(cpu, "_cgroup_quota", lambda: None)
-    assert cpu.cores() == (16, 32)
-    monkeypatch.setattr(cpu, "_cgroup_quota", lambda: 3.5)
-    assert cpu.cores() == (4, 4)
-    monkeypatch.setattr(cpu.psutil, "cpu_count", lambda logical: None)
-    assert cpu.cores() == (1, 1)
 
 
 def test_probing_imports_no_torch():
