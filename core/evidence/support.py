@@ -47,8 +47,12 @@ _ITEM = re.compile(r"^\d{1,3}[.)]\s")
 _DENIES = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
 )
-# a line set apart as a quotation, and one that ends in a colon before it
-_APART = re.compile(r"^[ \t]*>[^\n]*$|^[^\n]*:[ \t]*$(?=\n\s*(?:[^\n]*:[ \t]*\n)?[ \t]*>)", re.M)
+# a line set apart as a quotation, one that ends in a colon before it, and a heading
+_APART = re.compile(
+    r"^[ \t]*>[^\n]*$|^[^\n]*:[ \t]*$(?=\n\s*(?:[^\n]*:[ \t]*\n)?[ \t]*>)"
+    r"|^#{1,6} [^\n]*$(?=\n[ \t]*\n|\s*\Z)",
+    re.M,
+)
 _REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
 
 
@@ -207,7 +211,7 @@ class Evidence:
         self, answer: str, question: str = "", looked: Sequence[AttentionEvidence] = ()
     ) -> tuple[SentenceMark, ...]:
         """One mark for each sentence of an answer, in order; none for lines that quote the book or lead to a
-        quotation, nor for saying that the book does not say.
+        quotation, for headings, nor for saying that the book does not say.
 
         An answer of one sentence must be one to `question`: with words of its own, and of the kind that is
         asked for. A short one, "The Eloi.", is held against the book together with it.

@@ -233,6 +233,15 @@ def test_what_quotes_the_book_or_says_nothing_of_it_gets_no_mark(evidence):
     assert len(evidence.marks("He said: the astronomer lived there.\n\nWhat: ever.")) == 2
 
 
+def test_a_heading_is_no_sentence_to_be_borne_out(evidence):
+    """Of a summary that broke off, whose sentences are looked up as those of any answer."""
+    told = "Ogilvy, the astronomer, lived at Ottershaw."
+    answer = f"## The eve of the war\n\n{told}\n\n### The falling star"
+    (mark,) = evidence.marks(answer)
+    assert answer[mark.start : mark.end] == told
+    assert len(evidence.marks(f"# {told}\nHe looked through his telescope.")) == 2, "no line of its own"
+
+
 def starting(evidence: Evidence, words: str) -> int:
     """Where the passage begins that has these words."""
     at = text_of(evidence).index(words)
