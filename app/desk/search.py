@@ -17,6 +17,7 @@ from app.desk.reader import as_known, last_limit, where
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookPlaces, TextSearch
+from app.render.markdown import without_marks
 from app.store.folder_scan import FoundFile
 from app.store.fulltext import FoundTurn
 from app.store.history import History
@@ -193,7 +194,7 @@ class ShelfSearch:
         for number, text in sorted(self._chapters.summaries(book).items()):
             if _holds(text, wanted):
                 one = chapters[number - 1]
-                yield FoundText("summary", one.title, *_around(text, wanted), offset=one.start)
+                yield FoundText("summary", one.title, *_around(without_marks(text), wanted), offset=one.start)
 
 
 def _in_text(book: Document, start: int, end: int) -> FoundText:
@@ -208,7 +209,7 @@ def _in_text(book: Document, start: int, end: int) -> FoundText:
 
 def _heard(one: FoundTurn, wanted: str) -> FoundText:
     kind = "question" if one.role == "user" else "version" if one.version else "answer"
-    around = _around(one.text, wanted)
+    around = _around(one.text if kind == "question" else without_marks(one.text), wanted)
     return FoundText(
         kind, one.title, *around, talk=one.conversation_id, number=one.number, version=one.version
     )

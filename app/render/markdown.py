@@ -114,6 +114,12 @@ def blocks(
     )
 
 
+def without_marks(text: str) -> str:
+    """The words of an answer on one line, without the marks that lay them out."""
+    items = (item for block in blocks([(text, "")]) for item in block.items)
+    return " ".join("".join(run.text for span in item for run in span.runs) for item in items)
+
+
 def _lines(text: str) -> list[_Line]:
     """Every paragraph, heading and item, in order. Text right below a line belongs to it."""
     found: list[_Line] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from datetime import date, datetime
@@ -240,6 +241,15 @@ def test_the_books_themselves_are_looked_through_and_lead_to_their_places(two, b
     assert sent in html and "<mark>lit the lamp</mark>" in html and html.count("<mark>lit") == 10
     two.actions.dispatch({"act": "place", "book": book.sha256, "offset": str(offset), "length": "12"})
     assert two.state.book_id == book.sha256 and two.state.passage == ShownPassage(offset, 12)
+
+
+def test_an_answer_that_is_found_shows_no_marks_of_its_layout(desk):
+    """The keys of a keyboard stood between its words."""
+    ask(desk, "Who is *it*?", "## The *keeper*\n\n- He **lit** the lamp.\n- Nobody came.\n\n> At dusk")
+    html = look(desk, "keeper")
+    found = re.sub(r"<[^>]+>", "", html)
+    assert "The keeper He lit the lamp. Nobody came. At dusk" in " ".join(found.split())
+    assert "*it*" in look(desk, "it"), "what a person wrote is shown as it was written"
 
 
 def test_what_the_limit_alone_hides_is_not_said_to_be_nowhere(desk):
