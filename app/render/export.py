@@ -18,6 +18,7 @@ from core.text.words import listed_texts
 from core.text.words import translated as _
 
 Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
+_HEADING = re.compile(r"^(#{1,6})(?=[ \t])", re.MULTILINE)
 # a footnote's number until the text is HTML; \ufdd0 is no character of any text
 SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
 
@@ -42,12 +43,18 @@ def as_markdown(talk: ConversationFile) -> str:
     lines, footnotes = [f"# {' '.join(talk.title.split())}", ""], Footnotes(talk.cited, "[^{}]".format)
     for turn in talk.turns:
         text = footnotes.text_of(turn)
-        lines += [f"## {text}" if turn.role == "user" else text, ""] if text else []
+        lines += [f"## {text}" if turn.role == "user" else _below_a_question(text), ""] if text else []
         lines += [part for said in _beside(turn) for part in (f"*{said}*", "")]
     lines += [f"[^{number}]: {where}" for number, where in footnotes.places]
     notes = notes_markdown(_("Bookmarks and notes"), talk.notes)
     parts = ("\n".join(lines).rstrip(), notes, f"*{talk.made}*" if talk.made else "")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _below_a_question(text: str) -> str:
+    """An answer's headings, levels below the heading that its question is."""
+    further = max(0, 3 - min((len(one[1]) for one in _HEADING.finditer(text)), default=3))
+    return _HEADING.sub(lambda one: "#" * min(6, len(one[1]) + further), text)
 
 
 def notes_markdown(heading: str, notes: Sequence[Noted]) -> str:

@@ -101,3 +101,20 @@ def test_export_holds_questions_answers_and_sources(history):
     assert page.startswith("# The Time Machine\n")
     assert "## Summarize" in page and "It is short." in page and "Chapters 1-3; Chapter 4" in page
     assert history.turns(talk.id)[1].extra["ids"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("# A\n\nOne.\n\n## B\n\nTwo.", "### A\n\nOne.\n\n#### B"),
+        ("#### C\n\nIt.", "#### C"),
+        ("#1 is he.", "#1 is"),
+    ],
+)
+def test_an_answers_headings_stand_below_its_question_in_markdown(history, said, written):
+    """Elsewhere a table of contents had the chapters of a summary beside the questions."""
+    talk = history.create("book")
+    history.add(talk.id, "user", "Summarize")
+    history.add(talk.id, "assistant", said)
+    page = as_markdown(ConversationFile(None, "The Time Machine", history.turns(talk.id)))
+    assert f"## Summarize\n\n{written}" in page
