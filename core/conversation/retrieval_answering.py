@@ -109,7 +109,7 @@ class RetrievalAnswering(Responder):
         search.more = [more for _one, tried in heard for more in tried[1:]]
         scored = verifier.scored_answers(run.ask.question, [one for one, _tried in heard], evidence)
         for one in sorted(scored, key=judge.score):  # of each passage the likeliest, which comes last
-            search.places[heard[one.witness][0].heard.passage] = one.support.place
+            search.likeliest[one.support.passage] = heard[one.witness][1][one.at]
         best = judge.best(scored)
         if best is not None and not search.stopped and best[1] >= least:
             one, odds = best

@@ -4,7 +4,9 @@ rests on, or that there is none above the passages nearest to the question; sour
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from core.conversation.passage_reading import Candidate
@@ -12,25 +14,30 @@ from core.conversation.reading import ReadingPart, place_name
 from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Piece, SourceSpan, Stats
-from core.evidence.passages import Passage
+from core.evidence.answer_kinds import own_words
+from core.evidence.passages import Passage, sentence_spans
 from core.evidence.support import UNSAID, Evidence
 from core.request import Request
 from core.stats import combined_stats
 from core.text.levelled import stripped
+from core.text.ranking import terms
 from core.text.words import joined_sentences
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
+_WRITTEN = re.compile(r"\S+")
+
+# sentences, and the words that make them worth showing, stemmed
+_Held = tuple[tuple[int, int], frozenset[str]]
 
 
 @dataclass(slots=True)
 class RetrievalState:
     """How far the search for an answer is. `count` passages were found; `order` are those, best first, of
     which so many were `reached`. `best`: the answer that is given; `tried`: one of each passage that was
-    asked; `more`: those beside them; `places`: where the likeliest of a passage stands. `said`: what else is
-    to be told.
+    asked; `more`: those beside them; `likeliest`: of a passage, to be right. `said`: what else is to be told.
     """
 
     evidence: Evidence
@@ -41,7 +48,7 @@ class RetrievalState:
     best: Candidate | None = None
     tried: list[Candidate] = field(default_factory=list)
     more: list[Candidate] = field(default_factory=list)
-    places: dict[Passage, tuple[int, int]] = field(default_factory=dict)
+    likeliest: dict[Passage, Candidate] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
     def notes(self) -> tuple[str, ...]:
@@ -59,7 +66,7 @@ class RetrievalState:
         stopped.
         """
         if self.best:
-            return _answered(ask.book, self.best)
+            return _answered(ask, self.best)
         return () if self.stopped else self._not_said(ask)
 
     def _not_said(self, ask: Request) -> tuple[Piece, ...]:
@@ -75,18 +82,22 @@ class RetrievalState:
         if ask.chapters or ask.selected_chapters:
             said.insert(1, _("Only the chosen chapters were read."))
         shown = [Piece(joined_sentences(*said), "")]
-        for place in self._nearest(ask):
-            shown += [Piece("\n\n", ""), *quotation(ask.book, place)]
+        for place, words in self._nearest(ask):
+            shown += [Piece("\n\n", ""), *quotation(ask.book, place, words)]
         return tuple(shown)
 
-    def _nearest(self, ask: Request) -> list[tuple[int, int]]:
+    def _nearest(self, ask: Request) -> list[_Held]:
         """The sentences; the number of a chapter, which stands in a passage as one, only where nothing else
         is there.
         """
-        asked = (self.evidence.support("", one, ask.question).place for one in self.order)
-        places = [self.places.get(one) or place for one, place in zip(self.order, asked, strict=True)]
-        told = [place for place in places if count_words(ask.book.text[slice(*place)]) > 1]
-        return (told or places)[:_SHOWN_PASSAGES]
+        found = [self._held(one, ask.question) for one in self.order]
+        told = [one for one in found if count_words(ask.book.text[slice(*one[0])]) > 1]
+        return (told or found)[:_SHOWN_PASSAGES]
+
+    def _held(self, passage: Passage, question: str) -> _Held:
+        if likeliest := self.likeliest.get(passage):
+            return likeliest.support.place, own_words(likeliest.answer.text, question)
+        return self.evidence.support("", passage, question).place, frozenset(terms(question))
 
     def stands(self) -> tuple[SourceSpan, ...]:
         """What an answer that a verifier has judged stands on, all of it."""
@@ -122,19 +133,56 @@ class RetrievalState:
         ]
 
 
-def _answered(book: Document, best: Candidate) -> tuple[Piece, ...]:
+def _answered(ask: Request, best: Candidate) -> tuple[Piece, ...]:
     """The answer with the sentences it rests on; where they lack its words, they are called the nearest."""
-    quoted = quotation(book, best.support.place)
+    quoted = quotation(ask.book, best.support.place, own_words(best.answer.text, ask.question))
     nearest = () if best.support.shown else (Piece(_("Nearest passages:"), ""), Piece("\n\n", ""))
     return (*stripped(best.answer.pieces), Piece("\n\n", ""), *nearest, *quoted)
 
 
-def quotation(book: Document, place: tuple[int, int]) -> tuple[Piece, Piece]:
-    """The book's own words under the place they stand at, as a quotation in Markdown."""
-    words = " ".join(book.text[slice(*place)].split())
-    if len(words) > _QUOTE_CHARS:
-        words = words[:_QUOTE_CHARS].rsplit(" ", 1)[0] + " …"
-    return Piece(_("{place}:").format(place=place_in_words(book, place)), ""), Piece(f"\n> {words}", "")
+def quotation(book: Document, place: tuple[int, int], words: Set[str] = frozenset()) -> tuple[Piece, Piece]:
+    """The book's own words under the place they stand at, as a quotation in Markdown; of a long place the
+    part that has most of these words, stemmed.
+    """
+    start, end = _part(book.text, place, words)
+    quoted = " ".join(book.text[start:end].split())
+    if book.text[place[0] : start].strip():
+        quoted = f"… {quoted}"
+    if book.text[end : place[1]].strip():
+        quoted = f"{quoted} …"
+    where = place_in_words(book, (start, place[1]))
+    return Piece(_("{place}:").format(place=where), ""), Piece(f"\n> {quoted}", "")
+
+
+def _part(text: str, place: tuple[int, int], words: Set[str]) -> tuple[int, int]:
+    """The part of a place, of whole words and `_QUOTE_CHARS`, that has most of these: the first that begins
+    with a sentence, or, where one from within a sentence has more, the middle one of those.
+    """
+    if len(" ".join(text[slice(*place)].split())) <= _QUOTE_CHARS:
+        return place
+
+    def held(part: tuple[int, int]) -> int:
+        return len(words & set(terms(text[slice(*part)])))
+
+    best = max((_from(text, start, place[1]) for start, _end in sentence_spans(text, *place)), key=held)
+    if held(best) == held(place):
+        return best
+    inside = [_from(text, one.start(), place[1]) for one in _WRITTEN.finditer(text, *place)]
+    last = next(number for number, part in enumerate(inside) if part[1] == inside[-1][1])
+    most = max(map(held, inside[: last + 1]))
+    fullest = [part for part in inside[: last + 1] if held(part) == most]
+    return best if held(best) == most else fullest[len(fullest) // 2]
+
+
+def _from(text: str, start: int, end: int) -> tuple[int, int]:
+    """So many words from here on as may be quoted, one in any case."""
+    left, stop = _QUOTE_CHARS + 1, start
+    for one in _WRITTEN.finditer(text, start, end):
+        left -= len(one.group()) + 1
+        if left < 0 and stop > start:
+            break
+        stop = one.end()
+    return start, stop
 
 
 def place_in_words(book: Document, place: tuple[int, int]) -> str:

@@ -67,6 +67,7 @@ def test_unknown_names_are_counted_inside_sentences():
         ("", (0, 0)),
         ("Chapter 2:\n> Then she saw the sea. It was grey,", (1, 1)),  # a line ends elsewhere in the book
         ("Chapter 2:\n> Then she saw the …", (1, 1)),
+        ("Chapter 2:\n> … she saw the sea. It …", (1, 1)),
         ("Chapter 2:\n> Then she saw the lake …", (1, 0)),
         ("Chapter 2:\n> Then she saw a sea.", (1, 0)),
         ("Chapter 2:\n> hen she saw the sea.", (1, 0)),

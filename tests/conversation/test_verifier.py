@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from app.web.citations import Citations
 from core.conversation import verifier
+from core.conversation.passage_reading import Candidate
 from core.conversation.reranking import ScoredPassage
 from core.conversation.retrieval_answering import SHORT_PASSAGES
 from core.conversation.retrieval_result import RetrievalState
@@ -237,7 +239,8 @@ def test_the_number_of_a_chapter_is_no_nearest_passage():
     text = "III\n\nThe keeper rowed out at dusk.\n\nHe came home late."
     book = Document("B", "", "txt", text, (Section("III", 0, len(text)),), sha256="n")
     passages = [Passage(0, 5, "III", None), Passage(5, len(text), "III", None)]
-    search = RetrievalState(Evidence(book), 2, passages, places={passages[0]: (0, 3)})
+    number = Candidate(SimpleNamespace(text="III"), Evidence(book).support("III", passages[0]), {})
+    search = RetrievalState(Evidence(book), 2, passages, likeliest={passages[0]: number})
     said = "".join(piece.text for piece in search.pieces(Request("Who is Ada?", book)))
     assert "> The keeper rowed out" in said and "> III" not in said
     search.order = passages[:1]

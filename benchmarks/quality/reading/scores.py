@@ -65,10 +65,11 @@ def unknown_names(said: str, text: str) -> tuple[int, int]:
 
 def quotes(said: str, text: str) -> tuple[int, int]:
     """The stretches quoted below an answer: all of them, and those that stand in `text` word for word, white
-    space apart. One that was cut ends in " …".
+    space apart. One that was cut begins with "… " or ends in " …".
     """
     held, below = f" {' '.join(text.split())} ", said.partition("\n\n")[2]
-    found = [" ".join(quote.removesuffix(" …").split()) for quote in _QUOTED.findall(below)]
+    cut = (quote.removeprefix("… ").removesuffix(" …") for quote in _QUOTED.findall(below))
+    found = [" ".join(quote.split()) for quote in cut]
     return len(found), sum(f" {quote} " in held for quote in found)
 
 

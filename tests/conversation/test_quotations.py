@@ -1,0 +1,79 @@
+"""What of a long place is quoted below an answer: the part that has the words it is there for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from core.conversation import verifier
+from core.conversation.retrieval_result import quotation
+from core.conversation.verifier import NAMES, Verifier
+from core.documents.document import Document, Section
+from core.documents.quotes import find_quotes
+from tests.support.ferry import HIDDEN, QUESTION, reader, told
+from tests.support.talks import STYLE, ask, finished, make
+
+ROUND = " ".join(f"and then tale {number} went on without an end," for number in range(16))
+BORNE_OUT = tuple(float(name == "borne out") for name in NAMES)
+
+
+def _book(text: str) -> Document:
+    return Document("B", "", "txt", text, (Section("One", 0, len(text)),), sha256="q")
+
+
+def _quoted(text: str, *words: str) -> str:
+    """What is shown of all of it."""
+    return quotation(_book(text), (0, len(text)), frozenset(words))[1].text.removeprefix("\n> ")
+
+
+def test_a_short_place_is_quoted_whole():
+    assert _quoted("The keeper rowed\nout. It was dusk.", "dusk") == "The keeper rowed out. It was dusk."
+
+
+def test_of_a_long_place_the_beginning_is_shown_where_it_says_as_much_as_any_part():
+    text = f"The keeper lit the lamp. It was late {ROUND} and he slept."
+    for words in (("keeper", "lamp"), (), ("owl",)):
+        shown = _quoted(text, *words)
+        assert shown.startswith("The keeper lit") and shown.endswith(" …") and len(shown) <= 502
+
+
+def test_a_sentence_behind_a_long_one_is_shown_from_its_beginning():
+    """“Starbuck.” stood above a quotation that was cut before his name: three of 24 answers about books."""
+    text = f"Now it was late {ROUND}. The first mate was Starbuck, a Quaker. He rowed {ROUND}."
+    shown = _quoted(text, "starbuck")
+    assert shown.startswith("… The first mate was Starbuck, a Quaker. He rowed") and shown.endswith(" …")
+
+
+def test_inside_a_long_sentence_it_begins_with_a_word():
+    shown = _quoted(f"Now it was late, {ROUND} {ROUND} until the Pequod came, {ROUND}", "pequod")
+    assert shown.startswith("… ") and shown.endswith(" …") and len(shown) <= 504
+    assert 150 < shown.index("the Pequod") < 350, "with what stands before and behind it"
+    end = _quoted(f"Now it was late, {ROUND} {ROUND} until the Pequod came.", "pequod")
+    assert end.startswith("… ") and end.endswith("the Pequod came.")
+
+
+def test_a_word_longer_than_a_quotation_is_one():
+    assert _quoted("a" * 700, "b") == "a" * 700
+    assert _quoted(f"An {'a' * 700}.", "b").startswith("An …")
+
+
+@pytest.mark.parametrize("given", [0.0, 9.0])
+def test_the_words_of_an_answer_are_quoted_whether_it_is_given_or_not(monkeypatch, given: float):
+    """What was not given stands in the nearest passage: it is what the person looks for there."""
+    monkeypatch.setattr(verifier, "load_verifier", lambda name: Verifier(0.0, BORNE_OUT, given, given, given))
+    session, _engine = make(reader(HIDDEN), style=dataclasses.replace(STYLE, consensus=2, verifier="a"))
+    book = told((f"The silver key of Oddo, {ROUND} lies under the third plank of the jetty.",))
+    done = finished(ask(session, book, QUESTION, reading_mode="retrieval"))
+    assert done.text.startswith(HIDDEN["third plank"]) is (given == 0.0)
+    below = done.text.partition("\n\n")[2]
+    assert "lies under the third plank of the jetty." in below
+    quotes = find_quotes(below, book)
+    assert quotes and all(quote.found is not None for quote in quotes)
+
+
+def test_without_any_answer_the_questions_words_are_shown():
+    session, _engine = make(reader({}), style=STYLE)
+    book = told((f"In the beginning {ROUND} Oddo hid the silver key.",))
+    done = finished(ask(session, book, QUESTION, reading_mode="retrieval"))
+    assert "Oddo hid the silver key." in done.text
