@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,18 @@ def test_the_shipped_adapter_is_whole_small_and_its_sources_are_named():
         assert name in told, name
     licences = (REPO / "assets" / "LICENSES.md").read_text(encoding="utf-8")
     assert "FairytaleQA" in licences and "CC BY 4.0" in licences
+
+
+def test_whose_words_a_measurement_keeps_is_told_with_their_licence():
+    """200 questions under CC BY-SA lay in a repository whose list of licences did not name them."""
+    licences = (REPO / "assets" / "LICENSES.md").read_text(encoding="utf-8")
+    quoted = licences.partition("## What measurements quote")[2]
+    parts = {"gold", "story", "books", "squad2"}
+    for path in (REPO / "benchmarks" / "results").glob("reading*.json"):
+        kept = json.loads(path.read_text(encoding="utf-8"))["details"]
+        assert path.name in quoted
+        assert parts.issuperset(name for name, rows in kept.items() if isinstance(rows, list) and rows)
+    assert all(f'"{name}"' in quoted for name in parts) and "CC BY-SA 4.0" in quoted
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
