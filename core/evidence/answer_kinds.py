@@ -33,10 +33,17 @@ _PERSONS = frozenset(
         "fairy fairies elf elves god gods devil thief thieves servant servants slave soldier soldiers "
         "captain doctor nurse lawyer clerk cook shepherd smith beggar widow orphan hero chief army "
         "police crew bride bridegroom guard guards judge youth lad maiden parents relatives "
-        "sailor sailors farmer miller hunter teacher officer keeper peasants",
+        "sailor sailors farmer miller hunter teacher officer keeper peasants "
+        "baker barber burglar butcher champion companion courtier dame duke emperor gardener gipsy gypsy "
+        "grocer heir inspector inmate lodger merchant messenger murderer noble outlaw passenger pirate poet "
+        "porter prisoner proprietor robber sexton squire steward tailor traveller twin valet villager "
+        "visitor waiter warrior",
     )
 )
-_OF_PERSONS = re.compile(r"(?:ists?|ians?|man|men|woman|women|ess|mate|mates|folk|fellow)\b")
+_OF_PERSONS = re.compile(
+    r"(?:ists?|ians?|man|men|woman|women|ess|mates?|folk|fellows?|keepers?|lords?|lad(?:y|ies)|maids?)\b"
+)
+_RELATED = re.compile(r"^(?:great|grand|step|god|fore|half)(?=\w)")
 _NUMBER_WORD = (
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty(?:-\w+)?|hundreds?"
     r"|thousands?|millions?|dozens?|half|score|an?|no|none|single|once|twice|several|few|many|all|both|pair"
@@ -109,21 +116,35 @@ def repeats_question(answer: str, question: str) -> bool:
 
 def fits_kind(answer: str, question: str, people: Collection[str], is_name: Callable[[str], bool]) -> bool:
     """Whether `answer` is of the kind that was asked for. `people`: the book's `somebodies`; `is_name`:
-    whether the book has a word as a name.
+    whether the book has a word as a name that may be somebody's.
     """
 
     def somebody(word: str) -> bool:
-        plain = _POSSESSIVE.sub("", word).lower()
-        return plain in _PERSONS or plain in TITLES or plain in people or bool(_OF_PERSONS.search(plain))
+        forms = _forms(_POSSESSIVE.sub("", word).lower())
+        known = any(one in _PERSONS or one in TITLES or one in people for one in forms)
+        return known or any(map(_OF_PERSONS.search, forms))
+
+    def somebodys(word: str) -> bool:
+        return any(map(is_name, _POSSESSIVE.sub("", word).split("-")))
 
     for asks, says in _OTHER_KINDS:
         if asks.search(question):
             return bool(says.search(answer))
     words = _WORD.findall(answer)
     if _WHO.search(question):
-        return any(somebody(word) or is_name(_POSSESSIVE.sub("", word)) for word in words)
+        return any(somebody(word) or somebodys(word) for word in words)
     content = [word for word in words if terms(word)]
     person = bool(content) and all(word[0].isupper() and somebody(word) for word in content)
     if _WHY.search(question):
         return not person and not _ONLY_TIME.match(answer)
     return not person or not _NO_PERSON.search(question) or bool(_A_NAME.search(question))
+
+
+def _forms(word: str) -> set[str]:
+    """A word in small letters, what stands behind its last hyphen, each as one of several, and without what
+    only says which: "grandmothers" is "mother".
+    """
+    forms = {word, word.rpartition("-")[2]}
+    forms |= {_RELATED.sub("", one) for one in forms}
+    forms |= {f"{one.removesuffix('ies')}y" for one in forms if one.endswith("ies")}
+    return forms | {one.removesuffix(end) for one in forms for end in ("s", "es")}

@@ -41,6 +41,7 @@ _AND = re.compile(r"(?:,|\band|\bor)\s+\Z")  # in a list of places
 _AROUND = 40  # characters before a name
 _PRIOR = -0.2  # what speaks for a place where nothing else does, as one mention
 _LEAST = 0.3  # on the mean
+_STAYED = 2  # mentions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,12 @@ def places(text: str, others: Sequence[Mention]) -> tuple[Place, ...]:
     small = frozenset(_SMALL_WORD.findall(text))
     found = [_place(text, of) for words, of in named.items() if _is_place(text, words, of, small)]
     return tuple(sorted(found, key=lambda one: (-len(one.mentions), one.mentions[0])))
+
+
+def stayed_in(text: str, place: Place) -> bool:
+    """Whether more than one mention has somebody in, at or near it: it is no place by chance then."""
+    ahead = (_BEFORE.search(text[max(0, start - _AROUND) : start]) for start, _end in place.mentions)
+    return sum(bool(one) and one[1].lower() in PLACE_PREPOSITIONS for one in ahead) >= _STAYED
 
 
 def _is_place(

@@ -27,7 +27,9 @@ from core.documents.word_count import count_words
 from core.events import AttentionEvidence
 from core.evidence.answer_kinds import fits_kind, own_words, repeats_question, somebodies
 from core.evidence.attention_evidence import LOOKED, Places, combined_scores
+from core.evidence.names import names_and_others
 from core.evidence.passages import Passage, book_passages, sentence_spans
+from core.evidence.places import places, stayed_in
 from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_
 
@@ -141,6 +143,14 @@ class Evidence:
         return somebodies(self._text)
 
     @cached_property
+    def _placed(self) -> frozenset[str]:
+        """The words of the names of places where somebody is that are in nobody's name."""
+        persons, others = names_and_others(self._text)
+        named = {word for one in persons for word in one.words}
+        found = (one.name for one in places(self._text, others) if stayed_in(self._text, one))
+        return frozenset(word for name in found for word in name.split()) - named
+
+    @cached_property
     def quotes(self) -> QuoteIndex:
         """Finds what an answer has word for word."""
         return QuoteIndex(self._document)
@@ -170,6 +180,10 @@ class Evidence:
     def is_name(self, word: str) -> bool:
         """Whether the book writes `word` with a capital, and never it, or a form of it, without."""
         return word in self._known_names and not self._common.issuperset(terms(word))
+
+    def _is_somebodys(self, word: str) -> bool:
+        """Whether it may be somebody's name: a place's is none."""
+        return self.is_name(word) and word not in self._placed
 
     def unknown_names(self, question: str) -> list[str]:
         """The names of a question that neither the book nor its title page has, in order. Its first word is
@@ -278,7 +292,7 @@ class Evidence:
     def answers(self, said: str, question: str) -> bool:
         """Whether this may be an answer: it has words of its own, and is of the kind that was asked for."""
         return not repeats_question(said, question) and fits_kind(
-            said, question, self._somebodies, self.is_name
+            said, question, self._somebodies, self._is_somebodys
         )
 
     def _around(self, place: tuple[int, int]) -> Passage:

@@ -345,6 +345,42 @@ def test_an_answer_of_another_kind_or_in_the_questions_words_has_no_mark(questio
     assert mark.state in ("agrees", "quoted")
 
 
+WHITBY = (
+    "The housekeeper came to Whitby. It was cold in Whitby, and Mrs. Westenra said that Hiang-Nu saw the "
+    "ghost. They stayed at Whitby, and Iris, who is tall, came home in Iris."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_one"),
+    [
+        ("Whitby.", False),
+        ("At Whitby", False),
+        ("Iris.", True),  # one mention alone stands behind "in"
+        ("Hiang-Nu", True),
+        ("Mrs. Westenra of Whitby", True),
+        ("The housekeeper", True),
+        ("His grandmothers", True),
+        ("Two duchesses", True),
+        ("The chamber-maid", True),
+        ("The boat", False),
+    ],
+)
+def test_who_is_somebody_and_no_place(said: str, is_one: bool):
+    """A place for "who", and no answer where people say "his grandmother": of 919 such answers that people
+    gave to FairytaleQA's training questions .81 were taken for one, .87 are now.
+    """
+    book = Evidence(Document("Ghosts", "", "txt", WHITBY, (Section("", 0, len(WHITBY)),)))
+    assert book.answers(said, "Who saw the ghost?") is is_one
+
+
+def test_a_land_with_a_persons_word_in_it_is_a_place():
+    """The last part of a word with a hyphen says what it is."""
+    book = Evidence(Document("Tale", "", "txt", WHITBY, (Section("", 0, len(WHITBY)),)))
+    assert book.answers("Fairy-Land", "Where did Thomas go?")
+    assert not book.answers("Mrs. Westenra", "Where did Thomas go?")
+
+
 def test_own_words_of_a_short_answer_stand_near_what_is_asked():
     """The question's own words bring nearly half of what is needed."""
     book = novel()
