@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from core.evidence.passages import sentence_spans
 from core.text.ranking import terms
@@ -134,8 +135,8 @@ class _Table:
     def worth(self, number: int, said: Counter[str]) -> float:
         """What a sentence adds to what was `said`."""
         own = self.sentences[number].terms
-        total = sum(self._weights[term] for term in own) or 1.0
-        known = sum(self._weights[term] * min(said[term], 3) / 3 for term in own)
+        total = fsum(self._weights[term] for term in own) or 1.0
+        known = fsum(self._weights[term] * min(said[term], 3) / 3 for term in own)
         return self._worth[number] - _SAID_BEFORE * known / total
 
     def alike(self, number: int, other: int) -> bool:
@@ -159,7 +160,7 @@ class _Table:
 
     def _mean_weights(self) -> list[float]:
         def mean(one: _Sentence) -> float:
-            heavy = sum(self._weights[term] * math.log(1 + self._times[term]) for term in one.terms)
+            heavy = fsum(self._weights[term] * math.log(1 + self._times[term]) for term in one.terms)
             return heavy / max(1, len(one.terms))
 
         weights = [mean(one) for one in self.sentences]
@@ -184,7 +185,7 @@ def _names(told: Sequence[str]) -> Iterator[tuple[int, bool]]:
     commonest: words that are never written small and stand in two sentences or more.
     """
     small = {word for one in told for word in re.findall(r"\b[a-z]+\b", one)}
-    found = [{word for word in _NAME.findall(one) if word.lower() not in small} for one in told]
+    found = [dict.fromkeys(word for word in _NAME.findall(one) if word.lower() not in small) for one in told]
     times = Counter(word for one in found for word in one)
     main = {word for word, count in times.most_common(_MAIN_NAMES) if count > 1}
     known: set[str] = set()

@@ -205,7 +205,7 @@ class Evidence:
         log(1 + passages) over them, in nats; 0 without any.
         """
         own = own_words(answer, question)
-        return sum(math.log1p(self._ranking.holding(word)) for word in own) / max(1, len(own))
+        return math.fsum(math.log1p(self._ranking.holding(word)) for word in own) / max(1, len(own))
 
     def support(self, answer: str, passage: Passage, question: str = "") -> Support:
         """How far `passage` bears out an answer to `question`; of an empty answer, where it is about it."""
