@@ -12,7 +12,8 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
-from app.engine.supervisor import Inbox, Supervisor
+from app.engine.process import EngineProcess, Inbox
+from app.engine.supervisor import Supervisor
 from core import paths
 from core.cache.disk import SnapshotFolder
 from core.config import Settings
@@ -103,15 +104,16 @@ class Runtime(Supervisor):
         with self._lock:
             if self.state != "ready":
                 return
-            self._saving, inbox = self._post({"do": "save"})
+            process = self._process
+            self._saving, inbox = process.post({"do": "save"})
         try:
             inbox.get(timeout=timeout_s)
         except queue.Empty:
             log.warning("what was read could not be stored in %.0f s", timeout_s)
         finally:
             with self._lock:
-                self._send({"do": "stop", "id": self._saving})
-                self._inboxes.pop(self._saving, None)
+                process.send({"do": "stop", "id": self._saving})
+                process.drop(self._saving)
                 self._saving = None
 
     def stop(self) -> None:
@@ -122,8 +124,8 @@ class Runtime(Supervisor):
             for number in (self._answering, self._saving):
                 if number is not None:
                     self._send({"do": "stop", "id": number})
-            if self._answering in self._inboxes and self._answering != self._begun:
-                self._inboxes[self._answering].put(Finished("user", "", Stats()))
+            if self._process is not None and self._answering != self._begun:
+                self._process.put(self._answering, Finished("user", "", Stats()))
 
     def forget(self, conversation_id: str) -> None:
         """Let the engine drop what it remembers of a conversation."""
@@ -146,15 +148,18 @@ class Runtime(Supervisor):
     ) -> dict[str, Any]:
         """What the engine says at once, also while it answers. Raises UserError where there is none."""
         with self._lock:
+            process = self._process
+            if process is None:
+                raise UserError(self.error or _("The engine is not running."))
             if book is not None:
-                self._hand_over(book)
-            number, inbox = self._post(message)
+                self._hand_over(process, book)
+            number, inbox = process.post(message)
         try:
             said = inbox.get(timeout=timeout_s)
         except queue.Empty:
             raise UserError(_("The engine did not answer in time. Try again in a moment.")) from None
         finally:
-            self._inboxes.pop(number, None)
+            process.drop(number)
         if isinstance(said, Failed):
             raise UserError(said.message)
         return said
@@ -178,8 +183,8 @@ class Runtime(Supervisor):
                 busy = _("An answer is still being written. Stop it or wait for its end.")
                 return Failed(busy if self.state == "busy" else self.error or _("The engine is not running."))
             if ask.book is not None:
-                self._hand_over(ask.book)
-            number, inbox = self._post({"do": "ask", "ask": pack_ask(ask)})
+                self._hand_over(self._process, ask.book)
+            number, inbox = self._process.post({"do": "ask", "ask": pack_ask(ask)})
             self._answering = number
             if ask.low_priority:
                 self._guest = number
@@ -234,21 +239,26 @@ class Runtime(Supervisor):
             told = now
             yield now
 
-    def _hand_over(self, book: Document) -> None:
+    def _hand_over(self, process: EngineProcess, book: Document) -> None:
         known = (book.sha256, hash(book.text))  # a file may be read otherwise than before
         if self._known_book != known:
-            self._send({"do": "book", "book_id": book.sha256, "data": book.packed})
+            process.send({"do": "book", "book_id": book.sha256, "data": book.packed})
             self._known_book = known
 
     def _done_answering(self, number: int) -> None:
         """Also reached when the caller stops listening in the middle: then the engine must stop, too."""
         with self._lock:
-            self._inboxes.pop(number, None)
+            if self._process is not None:
+                self._process.drop(number)
             if self._answering == number:
                 self._send({"do": "stop", "id": number})
                 self._answering = None
                 if self.state == "busy":
                     self._become("ready")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._process is not None:
+            self._process.send(message)
 
     def _events(self, number: int, inbox: Inbox) -> Iterator[Event]:
         while True:

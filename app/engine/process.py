@@ -1,4 +1,6 @@
-"""The engine's process as the app holds it: commands go in and events come out, as lines of JSON."""
+"""The engine's process as the app holds it: commands go in and events come out, as lines of JSON, each to
+who asked for it.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +9,42 @@ import os
 import queue
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from core import paths
+from core.events import Event, Failed, Finished
 from core.model.store.model_folder import changed_since
 from core.paths import ROOT
 from core.text.words import translated as _
-from core.wire import CARD_LOST, RANK_LOST, from_line, to_line
+from core.wire import CARD_LOST, RANK_LOST, from_line, to_line, unpack
 
+Inbox = queue.Queue[Event | dict[str, Any]]
 _CLOSE_WAIT_S = 5.0
 _LOG_BYTES = 4 << 20
 
 
 class EngineProcess:
-    """One process, from its start to its end.
+    """One process, from its start to its end. What is posted gets one of `numbers`, and what the process says
+    to it comes into an inbox of its own: events, or the message that is the answer.
 
-    On a thread of its own `heard(process, message)` is called for everything it says, and `ended(process,
-    how)` once, when it is gone.
+    On a thread of its own `heard(process, said)` is called for what it says to none of them,
+    `answered(process, number)` before the end of an answer comes into its inbox, and `ended(process, how)`
+    once, when it is gone.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         *,
-        heard: Callable[[EngineProcess, dict[str, Any]], None],
+        numbers: Iterator[int],
+        heard: Callable[[EngineProcess, Event | dict[str, Any]], None],
+        answered: Callable[[EngineProcess, int], None],
         ended: Callable[[EngineProcess, str], None],
     ) -> None:
-        self._heard, self._ended = heard, ended
+        self._numbers, self._heard, self._answered, self._ended = numbers, heard, answered, ended
+        self._inboxes: dict[int, Inbox] = {}
         self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
         with log_file() as said:
             self._popen = subprocess.Popen(
@@ -59,8 +68,31 @@ class EngineProcess:
         """Hands a command to the writing thread: a full pipe must not hold the caller."""
         self._outbox.put(message)
 
-    def end(self) -> None:
-        """Closes its pipe, which ends it; kills one that does not go. Returns when it is gone."""
+    def post(self, message: dict[str, Any]) -> tuple[int, Inbox]:
+        """Sends a command under a number: that, and the inbox of what is said to it."""
+        number = next(self._numbers)
+        inbox = self._inboxes[number] = queue.Queue()
+        self.send({**message, "id": number})
+        return number, inbox
+
+    def put(self, number: int | None, said: Event | dict[str, Any]) -> bool:
+        """Puts something into an inbox; False where nobody waits for it any more."""
+        inbox = self._inboxes.get(number)
+        if inbox is not None:
+            inbox.put(said)
+        return inbox is not None
+
+    def drop(self, number: int) -> None:
+        """Nobody waits for what is said to it any more."""
+        self._inboxes.pop(number, None)
+
+    def end(self, why: str) -> None:
+        """Tells whoever waits `why`, and closes its pipe, which ends it; kills one that does not go. Returns
+        when it is gone.
+        """
+        for number in list(self._inboxes):
+            self.put(number, Failed(why, fatal=True))
+            self.drop(number)
         self._outbox.put(None)
         try:
             self._popen.wait(_CLOSE_WAIT_S)
@@ -80,9 +112,16 @@ class EngineProcess:
     def _listen(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             for line in self._popen.stdout:
-                self._heard(self, from_line(line))
+                self._hear(from_line(line))
         code = self._popen.wait()
         self._ended(self, f"signal {-code}" if code < 0 else f"exit code {code}")
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        said, number = unpack(message["event"]) if "event" in message else message, message["id"]
+        if isinstance(said, (Finished, Failed)):
+            self._answered(self, number)
+        if not self.put(number, said):
+            self._heard(self, said)
 
 
 def log_path(of: str = "engine") -> Path:

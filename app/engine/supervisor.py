@@ -1,5 +1,5 @@
-"""Keeps the engine's process alive: starts it, has it load a model, starts it again when it was killed, and
-hands on what it says. Knows nothing of questions.
+"""Keeps the engine's process alive: starts it, has it load a model, and starts it again when it was killed.
+Knows nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -7,19 +7,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.engine.process import EngineProcess, log_path, why_ended
 from core.config import Settings
-from core.events import Event, Failed, Finished, Loading
+from core.events import Event, Failed, Loading
 from core.text.words import translated as _
-from core.wire import unpack
 
 log = logging.getLogger(__name__)
-Inbox = queue.Queue[Event | dict[str, Any]]
 
 # in a row without becoming ready; then something is wrong for good
 _RESTARTS = 2
@@ -28,9 +25,7 @@ _RESTARTS = 2
 class Supervisor:
     """The engine's process and what is known of it. Thread-safe.
 
-    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. What is
-    posted gets a number, and what the process says to it comes into an inbox of its own: events, or the
-    message that is the answer.
+    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed.
     """
 
     def __init__(self, settings: Settings, *, worker: Sequence[str]) -> None:
@@ -39,7 +34,6 @@ class Supervisor:
         self._changed = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self._process: EngineProcess | None = None
-        self._inboxes: dict[int, Inbox] = {}
         self._answering: int | None = None  # the question that it is busy with
         self._known_book: tuple[str, int] | None = None  # what the engine has: a file, and its text
         self._mapped_files: dict[str, int] = {}
@@ -68,7 +62,7 @@ class Supervisor:
             if self._closed or (self._process is not None and self.state != "failed"):
                 return
             self._failures = 0
-            self._end_process()
+            self._end_process(self.error)
             self._launch()
 
     def use(self, model: str) -> None:
@@ -87,8 +81,7 @@ class Supervisor:
                 return
             self._settings = settings
             self._failures = 0
-            self._fail_all(why)
-            self._end_process()
+            self._end_process(why)
             self._launch()
 
     def cancel_loading(self) -> Settings | None:
@@ -102,8 +95,7 @@ class Supervisor:
             if before is not None:
                 self._start_with(before, _("Loading was cancelled."))
                 return before
-            self._fail_all(_("Loading was cancelled."))
-            self._end_process()
+            self._end_process(_("Loading was cancelled."))
             self.error = _("Loading was cancelled. Restart the engine with the button at the top.")
             self._become("failed")
             return None
@@ -113,16 +105,14 @@ class Supervisor:
         with self._lock:
             self._closed = True
             process, self._process = self._process, None
-            self._fail_all(_("The engine was closed."))
             self._tell()
         if process is not None:
-            process.end()
+            process.end(_("The engine was closed."))
 
     def rest(self) -> None:
         """End the engine process, so that it holds no file; `start` begins another."""
         with self._lock:
-            self._fail_all(_("The engine was stopped."))
-            self._end_process()
+            self._end_process(_("The engine was stopped."))
             self._become("starting")
 
     @property
@@ -139,59 +129,47 @@ class Supervisor:
             )
             return self.state in ("ready", "busy")
 
-    # ---- inside: messages ----------------------------------------------------------------------------------
-
-    def _post(self, message: dict[str, Any]) -> tuple[int, Inbox]:
-        """The number and the inbox of a message; where no engine runs, the inbox says so at once."""
-        number, inbox = next(self._numbers), queue.Queue()
-        if self._process is None:
-            inbox.put(Failed(self.error or _("The engine is not running."), fatal=True))
-        else:
-            self._inboxes[number] = inbox
-            self._send({**message, "id": number})
-        return number, inbox
-
-    def _send(self, message: dict[str, Any]) -> None:
-        if self._process is not None:
-            self._process.send(message)
-
-    # ---- inside: the process -------------------------------------------------------------------------------
+    # ---- inside --------------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
         self._known_book, self._answering = None, None
         self.error, self.loading = "", Loading(_("Starting the engine"))
-        self._process = EngineProcess(self._command, heard=self._deliver, ended=self._ended)
+        self._process = EngineProcess(
+            self._command,
+            numbers=self._numbers,
+            heard=self._heard,
+            answered=self._answered,
+            ended=self._ended,
+        )
         self._become("loading")
-        self._post({"do": "load", "settings": self._settings.to_json()})
+        self._process.send({"do": "load", "id": 0, "settings": self._settings.to_json()})
 
     def _ended(self, process: EngineProcess, how: str) -> None:
         with self._lock:
             if process is self._process and not self._closed:
                 self._engine_died(how)
 
-    def _deliver(self, process: EngineProcess, message: dict[str, Any]) -> None:
+    def _heard(self, process: EngineProcess, said: Event | dict[str, Any]) -> None:
         with self._lock:
             if process is not self._process:
                 return
-            event = unpack(message["event"]) if "event" in message else None
-            inbox = self._inboxes.get(message["id"])
-            if "ready" in message:
-                self._inboxes.pop(message["id"], None)
-                self._get_ready(message["ready"])
-            elif self.state == "loading" and isinstance(event, Loading):
-                self.loading = event
-                self._tell()
-            elif self.state == "loading" and isinstance(event, Failed):
-                self.error = event.message
-                self._become("failed")
-            elif "stored" in message:
+            if isinstance(said, dict) and "ready" in said:
+                self._get_ready(said["ready"])
+            elif isinstance(said, dict) and "stored" in said:
                 self.stored += 1
                 self._tell()
-            elif inbox is not None:
-                if isinstance(event, (Finished, Failed)) and self._answering == message["id"]:
-                    self._answering = None
-                    self._become("ready")
-                inbox.put(event or message)
+            elif self.state == "loading" and isinstance(said, Loading):
+                self.loading = said
+                self._tell()
+            elif self.state == "loading" and isinstance(said, Failed):
+                self.error = said.message
+                self._become("failed")
+
+    def _answered(self, process: EngineProcess, number: int) -> None:
+        with self._lock:
+            if process is self._process and self._answering == number:
+                self._answering = None
+                self._become("ready")
 
     def _get_ready(self, facts: dict[str, Any]) -> None:
         self.plan, self.model_name, self.context_tokens = (
@@ -208,8 +186,7 @@ class Supervisor:
         """Tell whoever waits, then start again; not for ever."""
         log.warning("the engine process ended: %s", how)
         started = self.state in ("ready", "busy")
-        self._fail_all(why_ended(how, self._mapped_files))
-        self._end_process()
+        self._end_process(why_ended(how, self._mapped_files))
         self._failures = 0 if started else self._failures + 1
         if self._failures > _RESTARTS:
             words = _(
@@ -221,14 +198,10 @@ class Supervisor:
         else:
             self._launch()
 
-    def _fail_all(self, message: str) -> None:
-        for inbox in self._inboxes.values():
-            inbox.put(Failed(message, fatal=True))
-        self._inboxes.clear()
-
-    def _end_process(self) -> None:
+    def _end_process(self, why: str) -> None:
+        """`why`: what is told to whoever waits for it."""
         if self._process is not None:
-            self._process.end()
+            self._process.end(why)
             self._process = None
 
     def _become(self, state: str) -> None:

@@ -7,6 +7,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,22 +55,19 @@ def test_a_book_is_packed_by_the_process_that_reads_it_and_by_nobody_after(tmp_p
     Library(tmp_path).add(book)
     stored = (tmp_path / book.sha256 / "book.json").read_bytes()
     opened = Library(tmp_path).get(book.sha256)
-    runtime = Runtime(Settings())
-    monkeypatch.setattr(runtime, "_send", sent.append)
-    runtime._hand_over(opened)
+    Runtime(Settings())._hand_over(SimpleNamespace(send=sent.append), opened)
     (message,) = messages(io.BytesIO(to_line(sent[0])))
     assert message["data"] == stored and Document.unpacked(stored) == opened == book
 
 
-def test_another_text_of_a_file_goes_to_the_engine_without_anybody_saying_so(monkeypatch):
+def test_another_text_of_a_file_goes_to_the_engine_without_anybody_saying_so():
     """The card of a web page's article was kept for all of the page: it was asked for before the engine was
     told to forget the book.
     """
     sent, article, page = [], book("a", "An article."), book("a", "An article. A menu.")
-    runtime = Runtime(Settings())
-    monkeypatch.setattr(runtime, "_send", sent.append)
+    runtime, engine = Runtime(Settings()), SimpleNamespace(send=sent.append)
     for one in (article, article, page, page, article):
-        runtime._hand_over(one)
+        runtime._hand_over(engine, one)
     assert [Document.unpacked(message["data"]).text for message in sent] == [
         article.text,
         page.text,
