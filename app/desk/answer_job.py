@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 
 from app.desk.answer_snapshot import Snapshot, joined
 from app.desk.pacing import Pacer
+from app.desk.store import Store
 from app.errors import in_words
 from app.store.history import History
 from app.store.turns import StoredTurn
@@ -44,22 +45,19 @@ COUNT_EVERY_S = 0.25  # the panel is drawn as often
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What an answer tells while it is made, and asks of the engine. `done` is given an answer that was not
-    stopped; `ended` is called last, however it ended; `say` tells when an answer in the place of an earlier
-    one does not come to that. `model`: which one answers, asked when the answer is kept.
+    """What an answer asks of the engine, and whom it tells. `done` is given an answer that was not stopped;
+    `ended` is called last, however it ended. `model`: which one answers, asked when the answer is kept.
     """
 
-    changed: Callable[[], None]
     stop: Callable[[], None] = lambda: None
-    say: Callable[[str, str], None] = lambda words, kind: None
     done: Callable[[Finished], None] = lambda finished: None
     ended: Callable[[], None] = lambda: None
     model: Callable[[], str] = lambda: ""
 
 
 class AnswerJob:
-    """Runs one stream of events in its own thread and writes the answer to the history while it grows. An
-    answer `instead_of` an earlier one is written when it is complete.
+    """Runs one stream of events in its own thread, puts the answer as it stands into the state, and writes it
+    to the history while it grows. An answer `instead_of` an earlier one is written when it is complete.
     """
 
     def __init__(
@@ -67,13 +65,14 @@ class AnswerJob:
         events: Iterator[Event],
         history: History,
         asked: Request,
+        store: Store,
         tell: Callbacks,
         *,
         instead_of: StoredTurn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._events, self._history, self._asked = events, history, asked
-        self._tell, self._clock = tell, clock
+        self._store, self._tell, self._clock = store, tell, clock
         self._snapshot = Snapshot()
         self._pacer = Pacer(clock)
         # of the answer, before what is being written now
@@ -205,7 +204,7 @@ class AnswerJob:
 
     def _set(self, **changes: object) -> None:
         self._snapshot = replace(self._snapshot, **changes)
-        self._tell.changed()
+        self._store.update(answer=self._snapshot)
 
     def _save_sometimes(self) -> None:
         if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
@@ -223,9 +222,7 @@ class AnswerJob:
             said = {"error": event.message, "ways": list(event.ways), "stands": stands}
             self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)
             if self._stands:
-                self._tell.say(
-                    _("{reason} The earlier answer is kept.").format(reason=event.message), "error"
-                )
+                self._store.say(_("{reason} The earlier answer is kept.").format(reason=event.message))
             self._set(phase="failed", error=event.message, fatal=event.fatal, parts=())
             return
         pieces = joined((), event.pieces or (Piece(event.text, ""),))
@@ -243,7 +240,7 @@ class AnswerJob:
             stands=[asdict(one) for one in event.stands],
         )
         if self._stands and event.reason == "user":
-            self._tell.say(_("Stopped. The earlier answer is kept."), "info")
+            self._store.say(_("Stopped. The earlier answer is kept."), "info")
         if event.reason != "user":
             self._tell.done(event)
         parts = now.parts if event.reason != "user" else ()  # they stand in the text then
@@ -269,4 +266,4 @@ class AnswerJob:
             )
         except sqlite3.Error as error:  # the turn tells so too, as long as it stands there
             said = _("The answer is shown, but it is not stored yet. {reason}")
-            self._tell.say(said.format(reason=in_words(error)), "error")
+            self._store.say(said.format(reason=in_words(error)))

@@ -1,4 +1,4 @@
-"""The one answer that is being made: written to the history while it grows, and shown in the state."""
+"""Who answers next: a question goes into the history, and its answer is begun."""
 
 from __future__ import annotations
 
@@ -91,13 +91,12 @@ class AnswerQueue:
                 since = pairs[-len(ask.history)][0].number if ask.history else number
                 history.leave_out(talk, number, since)
             events = self._retold(ask, left, number, since) if retell else self._engine.ask(ask)
-            return AnswerJob(events, history, ask, self._callbacks(ask), instead_of=instead_of)
+            callbacks = self._callbacks(ask)
+            return AnswerJob(events, history, ask, self._store, callbacks, instead_of=instead_of)
 
     def _callbacks(self, ask: Request) -> Callbacks:
         return Callbacks(
-            changed=self._show,
             stop=self._engine.stop,
-            say=self._store.say,
             done=lambda finished: self._chapters.keep(ask, finished, self._engine.model_name),
             ended=lambda: guarded(self._ended, self._store.say, None),
             model=lambda: self._engine.model_name,
@@ -108,6 +107,3 @@ class AnswerQueue:
             self._history.leave_out(ask.conversation_id, number, since, told)
 
         return retold(self._engine, ask, left, keep=keep)
-
-    def _show(self) -> None:
-        self._store.update(answer=self.job.snapshot)

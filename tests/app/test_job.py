@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 
 import pytest
 
 from app.desk.answer_job import AnswerJob, Callbacks
 from app.desk.answer_snapshot import Snapshot
+from app.desk.store import Store
 from app.store.history import History
 from app.web.regions import progress_html
 from core.events import (
     AttentionEvidence,
     DecodingStarted,
     Delta,
+    Event,
     Failed,
     Finished,
     Piece,
@@ -50,13 +53,22 @@ def put(history: History) -> Request:
     return Request("Who?", conversation_id=history.create("book").id)
 
 
+def watched(
+    history: History, events: Iterable[Event], look: Callable[[Snapshot], None], **options
+) -> AnswerJob:
+    """The job after all events; `look` is given what the state shows of the answer after each change."""
+    store = Store()
+    store.watch(lambda: look(store.state.answer))
+    job = AnswerJob(iter(events), history, put(history), store, Callbacks(), **options)
+    job.start()
+    assert job.join(10)
+    return job
+
+
 def played(history: History, *events) -> tuple[AnswerJob, list]:
     """The job after all events, and the text that stood there after each."""
     seen: list[str] = []
-    job = AnswerJob(iter(events), history, put(history), Callbacks(lambda: seen.append(job.snapshot.text)))
-    job.start()
-    assert job.join(10)
-    return job, seen
+    return watched(history, events, lambda now: seen.append(now.text)), seen
 
 
 def test_the_figures_are_those_of_all_stretches_while_they_come(history):
@@ -74,10 +86,7 @@ def test_the_figures_are_those_of_all_stretches_while_they_come(history):
         Finished("stop", "He rowed.", replace(STATS, new_tokens=5)),
     )
     hours = itertools.count()
-    tell = Callbacks(lambda: counted.append(job.snapshot.stats))
-    job = AnswerJob(iter(events), history, put(history), tell, clock=lambda: 3600.0 * next(hours))
-    job.start()
-    assert job.join(10)
+    watched(history, events, lambda now: counted.append(now.stats), clock=lambda: 3600.0 * next(hours))
     assert [one.new_tokens for one in counted if one] == sorted(one.new_tokens for one in counted if one)
     assert {one.new_tokens for one in counted if one} == {3, 5}
 
@@ -142,13 +151,11 @@ def test_a_summary_in_levels_has_one_bar_that_is_met(history):
         Finished("stop", "He rowed and rang.", STATS),
     )
 
-    def look() -> None:
-        if shown := progress_html(job.snapshot):
+    def look(now: Snapshot) -> None:
+        if shown := progress_html(now):
             bars.append(float(re.search(r"width:([\d.]+)%", shown).group(1)))
 
-    job = AnswerJob(iter(events), history, put(history), Callbacks(look))
-    job.start()
-    assert job.join(10)
+    watched(history, events, look)
     assert bars == sorted(bars) and bars[0] == 0 and bars[-1] == 90 and {25, 40, 70, 80} <= set(bars)
 
 
@@ -183,9 +190,7 @@ def test_headings_without_figures_do_not_wipe_the_panel(history):
         said("\n\n## Two", ""),
         Finished("stop", "x", STATS),
     ]
-    job = AnswerJob(iter(events), history, put(history), Callbacks(lambda: shown.append(job.snapshot.stats)))
-    job.start()
-    assert job.join(10)
+    watched(history, events, lambda now: shown.append(now.stats))
     assert all(stats is None or stats.model == "m" for stats in shown)
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from app.desk.answer_job import AnswerJob, Callbacks
+from app.desk.store import Store
 from app.engine.client import Runtime
 from app.engine.process import why_ended
 from app.store.history import History
@@ -45,7 +46,7 @@ def asked(runtime: Runtime, history: History, conversation: str, tokens: int) ->
     """A question without a book, as the page puts it."""
     params = {"max_new_tokens": tokens, "mode": "autoregressive", "temperature": 0.0}
     ask = Request("Who keeps the light?", conversation_id=conversation, params=params)
-    job = AnswerJob(runtime.ask(ask), history, ask, Callbacks(lambda: None, runtime.stop))
+    job = AnswerJob(runtime.ask(ask), history, ask, Store(), Callbacks(runtime.stop))
     job.start()
     return job
 

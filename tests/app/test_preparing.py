@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.desk.answer_job import AnswerJob, Callbacks
+from app.desk.store import Store
 from app.engine.client import Runtime
 from app.store.history import History
 from app.web.regions import progress_html
@@ -34,7 +35,9 @@ def asked(runtime: Runtime, history: History, changed: Callable[[AnswerJob], Non
     """A question without a book, as the page puts it."""
     params = {"max_new_tokens": 4, "mode": "autoregressive"}
     ask = Request("Who keeps the light?", conversation_id=history.create("").id, params=params)
-    job = AnswerJob(runtime.ask(ask), history, ask, Callbacks(lambda: changed(job), runtime.stop))
+    store = Store()
+    job = AnswerJob(runtime.ask(ask), history, ask, store, Callbacks(runtime.stop))
+    store.watch(lambda: changed(job))
     job.start()
     return job
 

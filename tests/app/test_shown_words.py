@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.desk.answer_job import AnswerJob, Callbacks
+from app.desk.store import Store
 from app.desk.values import Notice
 from app.engine.client import Runtime
 from app.errors import in_words
@@ -61,7 +62,8 @@ def answered(history: History, *pieces: Piece, **ending) -> History:
     history.add(talk, "user", "Who?")
     text = "".join(piece.text for piece in pieces)
     events = [Delta(pieces), Finished("stop", text, Stats(), pieces=pieces, **ending)]
-    job = AnswerJob(iter(events), history, Request("Who?", conversation_id=talk), Callbacks(lambda: None))
+    ask = Request("Who?", conversation_id=talk)
+    job = AnswerJob(iter(events), history, ask, Store(), Callbacks())
     job.start()
     assert job.join()
     history.close()

@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 
 from app.desk.answer_job import AnswerJob, Callbacks
+from app.desk.store import Store
 from app.store.history import History
 from app.web.regions import answer_html
 from core.conversation.session import Session
@@ -45,7 +46,7 @@ def test_a_told_summary_has_the_colours_of_its_tokens(tmp_path, way: str, reply,
     asked = Request(None, book, history.create("B").id, summary_length=length)
     events = session.ask(asked)
     piped = (unpack(from_line(to_line(pack(event)))) for event in events)
-    job = AnswerJob(piped, history, asked, Callbacks(lambda: None))
+    job = AnswerJob(piped, history, asked, Store(), Callbacks())
     job.start()
     assert job.join(60)
     done, (turn,) = job.snapshot.finished, history.turns(job.conversation_id)
