@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Sequence
+from heapq import heapify, heapreplace
 from itertools import combinations
 
 import pytest
@@ -72,11 +73,8 @@ def covering(
     chosen: list[int] = []
 
     def worth(number: int) -> tuple[int, int, int]:
-        return (
-            len(shown[number] & missing),
-            -sum(seen[value] for value in enumerate(cases[number])),
-            -number,
-        )
+        """What is least is taken first. It only ever grows, with what is taken."""
+        return (-len(shown[number] & missing), sum(seen[value] for value in enumerate(cases[number])), number)
 
     def take(number: int) -> None:
         chosen.append(number)
@@ -85,6 +83,10 @@ def covering(
 
     for number in begun:
         take(number)
+    heap = [worth(number) for number in numbers] if missing else []
+    heapify(heap)
     while missing:
-        take(max(numbers, key=worth))
+        now = worth(heap[0][2])
+        if now == heapreplace(heap, now):
+            take(now[2])
     return chosen

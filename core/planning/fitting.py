@@ -315,17 +315,17 @@ def _fit(site: PlanningDevice, settings: Settings, layout: Layout) -> Layout | S
         return _with_host(site, replace(layout, on_chip=_given_layers(settings, layout)))
     if _fits_vram(site, option := replace(layout, on_chip=_given_layers(settings, layout))):
         return _with_host(site, option)
-    if settings.on_chip_layers is None and not layout.target.readers:
-        option = _most_resident(site, layout)
-        if option is not None:
-            return _with_host(site, option)
+    leaves = settings.on_chip_layers is None and not layout.target.readers
+    if leaves:
         option = replace(layout, on_chip=0)
-    # smaller segments only below the least resident plan: so more VRAM never makes anything slower
     smaller = [(option.segment, option.chunk), *layout.smaller_prefills()]
     least = replace(option, segment=smaller[-1][0], chunk=smaller[-1][1])
-    if not _fits_vram(site, least):
-        lines = vram_lines(least, site.vram_reserve)
+    lines = vram_lines(least, site.vram_reserve)
+    if _total(lines) > site.vram_free:  # nothing else needs less
         return Shortfall("VRAM", _total(lines), site.vram_free, lines)
+    if leaves and (resident := _most_resident(site, layout)) is not None:
+        return _with_host(site, resident)
+    # smaller segments only below the least resident plan: so more VRAM never makes anything slower
     options = (replace(option, segment=segment, chunk=chunk) for segment, chunk in smaller[1:])
     return _with_host(site, next(one for one in options if _fits_vram(site, one)))
 

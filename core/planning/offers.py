@@ -4,7 +4,7 @@ planner; no torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.config import Settings
@@ -12,6 +12,7 @@ from core.errors import PlanError, UserError
 from core.hardware.facts import Hardware
 from core.hardware.gpus import imagine, with_vram
 from core.model.gguf.size_estimates import ROUNDED
+from core.model.shapes import ModelShape
 from core.model.store.catalogue import (
     EMBEDDED,
     CatalogueEntry,
@@ -23,7 +24,7 @@ from core.model.store.catalogue import (
 )
 from core.planning.budget import MODEL_FILES
 from core.planning.plan import ASSISTANT, MTP, USEFUL_CONTEXT, Plan
-from core.planning.planner import make_plan as planned
+from core.planning.planner import make_plan
 from core.planning.recommended import Offer, best_offer, is_swift
 from core.planning.stored_facts import NOTHING, StoredFacts
 from core.text.words import size
@@ -50,12 +51,36 @@ def plan_model(
     *,
     is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
     known: StoredFacts = NOTHING,
-    names_another: bool = True,
 ) -> PlannedModel:
     """The plan for this model with its draft pairing, of which only a draft that `is_there` is used unless
-    the user named it.
+    the user named it. Raises PlanError or UserError, which name a model that fits where there is one.
+    """
+    others = _alternatives(hardware, settings)
+    return _planned(hardware, settings, entry, is_there=is_there, known=known, alternatives=others)
 
-    Raises PlanError or UserError; `names_another`: with a model that fits, which takes as long as a plan.
+
+def _alternatives(hardware: Hardware, settings: Settings) -> list[ModelShape]:
+    """Among which a refusal names one that fits."""
+    on_card = hardware.gpus and settings.device != "cpu"
+    return [
+        other.shape
+        for other in load_catalogue().values()
+        # codes are decoded for every product on a card: they fit, and write slowly
+        if other.role == "target" and other.chat and not (on_card and other.file)
+    ]
+
+
+def _planned(
+    hardware: Hardware,
+    settings: Settings,
+    entry: CatalogueEntry,
+    *,
+    is_there: Callable[[CatalogueEntry], bool] = lambda entry: True,
+    known: StoredFacts,
+    alternatives: Sequence[ModelShape],
+) -> PlannedModel:
+    """`plan_model`; one that does not fit is refused with one of the alternatives that does, which takes as
+    long as a plan.
     """
     if entry.role == "assistant":
         said = _("{model} only drafts for another model. Choose that one, and set draft_model to this.")
@@ -72,25 +97,18 @@ def plan_model(
         entry = with_layer(entry, draft)
     if draft is not None and settings.draft_model is None and not is_there(draft):
         alone = replace(settings, draft_model="none")
-        found = plan_model(hardware, alone, entry, known=known, names_another=names_another)
+        found = _planned(hardware, alone, entry, known=known, alternatives=alternatives)
         note = _(
             "{draft} could draft for it and is not on this computer: launcher.py models download {model} "
             "fetches it."
         ).format(draft=draft.name, model=entry.name)
         return replace(found, plan=_noted(found.plan, note))
-    on_card = hardware.gpus and settings.device != "cpu"
-    others = [
-        other.shape
-        for other in load_catalogue().values()
-        # codes are decoded for every product on a card: they fit, and write slowly
-        if names_another and other.role == "target" and other.chat and not (on_card and other.file)
-    ]
-    made = planned(
+    made = make_plan(
         hardware,
         settings,
         target=entry.shape,
         draft=entry.shape.layer_ahead if is_layer else draft and draft.shape,
-        alternatives=others,
+        alternatives=alternatives,
         known=known,
     )
     if not entry.chat:
@@ -150,22 +168,30 @@ def _last(offer: Offer) -> tuple[bool, bool, bool, int]:
 
 
 def offer_for(
+    hardware: Hardware, settings: Settings, entry: CatalogueEntry, *, downloaded: bool, known: StoredFacts
+) -> Offer:
+    """One model on this machine, or why it does not fit. What would crawl on the CPU beside a card is nothing
+    to fetch: it is offered for the card, or not at all.
+    """
+    others = _alternatives(hardware, settings)
+    return _offer(hardware, settings, entry, downloaded=downloaded, known=known, alternatives=others)
+
+
+def _offer(
     hardware: Hardware,
     settings: Settings,
     entry: CatalogueEntry,
     *,
     downloaded: bool,
     known: StoredFacts,
-    names_another: bool = True,
+    alternatives: Sequence[ModelShape],
 ) -> Offer:
-    """One model on this machine, or why it does not fit. What would crawl on the CPU beside a card is nothing
-    to fetch: it is offered for the card, or not at all.
-    """
     settings = _as_offered(settings, entry, downloaded=downloaded)
     try:
-        plan = plan_model(hardware, settings, entry, known=known, names_another=names_another).plan
+        plan = _planned(hardware, settings, entry, known=known, alternatives=alternatives).plan
         if plan.device == "cpu" and hardware.gpus and not (downloaded or is_swift(plan)):
-            plan = plan_model(hardware, _for_card(hardware, settings), entry, known=known).plan
+            for_card = _for_card(hardware, settings)
+            plan = _planned(hardware, for_card, entry, known=known, alternatives=alternatives).plan
     except (PlanError, UserError) as error:
         return Offer(entry, None, str(error), downloaded)
     reason = _too_large(plan, hardware) if not downloaded else ""
@@ -230,7 +256,7 @@ def _hardware(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> 
 
 
 def _fits(hardware: Hardware, settings: Settings, entry: CatalogueEntry) -> bool:
-    found = offer_for(hardware, settings, entry, downloaded=True, known=NOTHING, names_another=False)
+    found = _offer(hardware, settings, entry, downloaded=True, known=NOTHING, alternatives=())
     return found.plan is not None
 
 

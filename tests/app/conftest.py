@@ -49,7 +49,7 @@ def engine() -> FakeRuntime:
 @pytest.fixture
 def plans_made_once(monkeypatch) -> None:
     """For tests that list models again and again; those of the planner make each plan anew."""
-    monkeypatch.setattr(offers, "planned", planned_once)
+    monkeypatch.setattr(offers, "make_plan", planned_once)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from core.errors import PlanError, UserError
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import doctor
-from core.planning.offers import choose_model, offer_for, offers, plan_model
+from core.planning import offers as offering
+from core.planning.offers import choose_model, offers, plan_model
 from core.planning.wording import format_plan
 from tests.support.imagined import PINNED
 from tests.support.said import values, worded_by
@@ -81,7 +82,7 @@ def test_a_model_left_with_a_scrap_of_context_is_not_offered():
         one for one in offers(tight, Settings(weights=16)) if one.entry.name == "Yarn-Llama-2-13b-128k"
     )
     assert offer.plan is None
-    assert worded_by(offer_for, offer.reason) and values(offer.reason).keys() == {"tokens"}
+    assert worded_by(offering._offer, offer.reason) and values(offer.reason).keys() == {"tokens"}
 
 
 def test_plan_for_names_the_draft_only_when_it_is_used():
@@ -96,9 +97,9 @@ def test_plan_for_names_the_draft_only_when_it_is_used():
 
 def test_a_base_model_is_labelled_in_its_plan():
     choice = plan_model(PC_4090, Settings(context_tokens=32_768), find("Yarn-Llama-2-7b-128k"))
-    (note,) = worded_by(plan_model, *choice.plan.notes)
+    (note,) = worded_by(offering._planned, *choice.plan.notes)
     assert values(note) == {"model": "Yarn-Llama-2-7b-128k"} and choice.entry.frame == "completion"
-    assert not worded_by(plan_model, *plan_model(PC_4090, Settings(), find("Qwen3-8B")).plan.notes)
+    assert not worded_by(offering._planned, *plan_model(PC_4090, Settings(), find("Qwen3-8B")).plan.notes)
 
 
 def test_a_draft_that_was_not_downloaded_is_done_without_and_said():
