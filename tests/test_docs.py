@@ -100,6 +100,19 @@ def test_the_rooms_stand_in_the_order_that_is_drawn():
     assert upwards == set()
 
 
+def test_the_walks_are_as_long_as_is_said():
+    """Files come and go, and a number in brackets stays: nobody would see that a way has grown longer."""
+    page = (REPO / "docs" / "architecture.md").read_text("utf-8")
+    walks = page.split("## Three walks")[1].split("\n## ")[0].split("\n**")[1:]
+    ways = [re.findall(r"(\*?)`([\w/.]+\.(?:py|yaml))`", re.split(r"`\.\s", one)[0] + "`") for one in walks]
+    said = [int(re.search(r"\*\* \((\d+)", one)[1]) for one in walks]
+    assert [len({file for _, file in way}) for way in ways] == [len(way) for way in ways] == said
+
+    decision = (REPO / "docs" / "decisions" / "0084-walks.md").read_text("utf-8")
+    without = [sum(not handed_on for handed_on, _ in way) for way in ways]
+    assert list(map(int, re.findall(r"\d+", decision.split("A file left")[0])))[-6:] == [*said, *without]
+
+
 def stands(module: str) -> bool:
     """Whether the dotted name is a package, a module, or something in one."""
     path = REPO.joinpath(*module.split("."))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from app.store.library import BookEntry
+from app.store.book_entry import BookEntry
 from core.config import LENGTHS, READING_MODES, checked
 from core.documents.document import Document
 from core.errors import UserError

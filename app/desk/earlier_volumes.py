@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from app.desk.reader import as_known, last_limit, where
 from app.desk.values import EarlierMention
+from app.store.book_entry import BookEntry
 from app.store.history import History
-from app.store.library import BookEntry, Library
+from app.store.library import Library
 from core.documents.document import Document
 from core.evidence.occurrences import Occurrence, introduced, occurrences
 from core.evidence.same_names import SameNames

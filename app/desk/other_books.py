@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from app.desk.store import Store
 from app.desk.values import Remedy
+from app.store.book_entry import BookEntry
 from app.store.fulltext import searchable
-from app.store.library import BookEntry, Library
+from app.store.library import Library
 from core.documents.document import Document
 from core.text.words import translated as _
 

@@ -18,10 +18,11 @@ from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookPlaces, TextSearch
 from app.render.markdown import without_marks
+from app.store.book_entry import BookEntry
 from app.store.folder_scan import FoundFile
 from app.store.fulltext import FoundTurn
 from app.store.history import History
-from app.store.library import BookEntry, Library
+from app.store.library import Library
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.documents.finding import Finder

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from app.desk.names import BookNames
 from app.desk.store import Store
-from app.store.library import BookEntry, Library
+from app.store.book_entry import BookEntry
+from app.store.library import Library
 from app.store.series import SeriesFile
 
 

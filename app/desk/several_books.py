@@ -16,8 +16,9 @@ from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookAnswer
 from app.render.markdown import Citation
+from app.store.book_entry import BookEntry
 from app.store.history import History, new_id
-from app.store.library import BookEntry, Library
+from app.store.library import Library
 from app.store.turns import StoredTurn, displayed_text
 from core.documents.document import Document
 from core.text.words import translated as _

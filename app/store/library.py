@@ -12,10 +12,11 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from app.store.book_entry import BookEntry
 from app.store.notebook import Notebook
 from app.store.series import SeriesFile
 from core.documents.document import Document
@@ -27,25 +28,7 @@ log = logging.getLogger(__name__)
 BOOK_ID = re.compile(r"[0-9a-f]{64}")
 _SUMMARIES, _PORTRAITS, _OUTLINES = "summaries.json", "portraits.json", "outlines.json"
 _ORIGINS = "summary_origins.json"
-_KINDS = {"str": str, "int": int, "float": int | float, "bool": bool, "float | None": int | float | None}
 _ENTRY, _COVER, _NOTEBOOK, _FORGOTTEN = "entry.json", "cover.jpg", "notebook.json", "forgotten"
-
-
-@dataclass(frozen=True, slots=True)
-class BookEntry:
-    """What the shelf shows of a book without opening it."""
-
-    id: str
-    title: str
-    author: str
-    format: str
-    words: int
-    chapters: int
-    opened: float
-    tokens: int = 0  # of its text, for the model that read it last
-    series: str = ""  # as its file says; "" and None where it does not
-    volume: float | None = None
-    missing: bool = False  # its text is no longer in the data folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +90,7 @@ class Library:
             return stored if there else replace(stored, missing=True)
         log.warning("unreadable library entry in %s", folder)
         try:
-            entry = _entry_of(self.get(folder.name), opened=(folder / "book.json").stat().st_mtime)
+            entry = BookEntry.of(self.get(folder.name), opened=(folder / "book.json").stat().st_mtime)
         except (KeyError, OSError):
             return None
         with contextlib.suppress(OSError):
@@ -116,7 +99,7 @@ class Library:
 
     def _stored_entry(self, folder: Path) -> BookEntry | None:
         try:
-            return _checked(json.loads((folder / _ENTRY).read_text(encoding="utf-8")))
+            return BookEntry.from_stored(json.loads((folder / _ENTRY).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, AttributeError):
             return None
 
@@ -328,7 +311,7 @@ class Library:
         with self._lock:
             self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
             before = self._stored_entry(self._folder(document.sha256))
-            entry = _entry_of(document, opened=self._newest, tokens=before.tokens if before else 0)
+            entry = BookEntry.of(document, opened=self._newest, tokens=before.tokens if before else 0)
             _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
             self._known[entry.id] = entry
             self._write_index()
@@ -352,38 +335,13 @@ class Library:
             self._open.pop(next(iter(self._open)))
 
 
-def _entry_of(document: Document, *, opened: float, tokens: int = 0) -> BookEntry:
-    return BookEntry(
-        id=document.sha256,
-        title=document.title,
-        author=document.author,
-        format=document.format,
-        words=document.words,
-        chapters=len(document.chapters),
-        opened=opened,
-        tokens=tokens,
-        series=document.series,
-        volume=document.volume,
-    )
-
-
 def _read_index(path: Path) -> dict[str, BookEntry]:
     """The entries of all books by their ids; none where there is no file, or a damaged one."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {name: _checked(one) for name, one in stored.items() if BOOK_ID.fullmatch(name)}
+        return {name: BookEntry.from_stored(one) for name, one in stored.items() if BOOK_ID.fullmatch(name)}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
-
-
-def _checked(stored: dict) -> BookEntry:
-    """The entry as it was stored, without what a newer version added. Raises TypeError for another form."""
-    entry = BookEntry(**{one.name: stored[one.name] for one in fields(BookEntry) if one.name in stored})
-    for one in fields(BookEntry):
-        value = getattr(entry, one.name)
-        if not isinstance(value, _KINDS[one.type]):
-            raise TypeError(f"{one.name} is {value!r}")
-    return entry
 
 
 def _origin(stored: dict) -> SummaryOrigin:

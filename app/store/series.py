@@ -14,12 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from app.store.book_entry import BookEntry
 from core.paths import write_whole
-
-if TYPE_CHECKING:
-    from app.store.library import BookEntry
 
 log = logging.getLogger(__name__)
 _NAME_CHARS = 200

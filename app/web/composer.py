@@ -9,7 +9,7 @@ from typing import Any
 
 from app.desk.values import AnswerPlace, BookAnswer, ContextOverflow
 from app.render.templating import render
-from app.store.library import BookEntry
+from app.store.book_entry import BookEntry
 from app.store.turns import wording
 from core.config import INSTRUCTIONS_CHARS
 from core.model.store.catalogue import title_of

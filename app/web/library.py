@@ -11,8 +11,8 @@ from app.desk.shelf import StoredReading
 from app.desk.values import FolderBooks
 from app.render.templating import render
 from app.store.allowed_folders import offered
+from app.store.book_entry import BookEntry
 from app.store.history import Conversation
-from app.store.library import BookEntry
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 

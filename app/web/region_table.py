@@ -25,8 +25,8 @@ from app.desk.values import (
 from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection
 from app.models.progress import Transfer
+from app.store.book_entry import BookEntry
 from app.store.history import Conversation
-from app.store.library import BookEntry
 from app.store.notebook import Notebook
 from app.store.turns import StoredTurn
 from app.web import models as about_models

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.render.templating import render
-from app.store.library import BookEntry
+from app.store.book_entry import BookEntry
 from app.store.series import Series
 
 

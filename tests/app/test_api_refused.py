@@ -13,7 +13,7 @@ import pytest
 from app.api.key import ApiKey
 from app.api.request import ApiError, model_names, parse_request
 from app.api.routes import MOST_BYTES
-from app.store.library import BookEntry
+from app.store.book_entry import BookEntry
 from tests.support.api_client import BOOK, ask, post
 from tests.support.bad_requests import BAD
 from tests.support.served import SECRET

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.store.library import BookEntry
+from app.store.book_entry import BookEntry
 from app.store.series import SeriesFile
 from tests.support.fake_runtime import wait_until
 from tests.support.said import figures

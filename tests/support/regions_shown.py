@@ -33,9 +33,9 @@ from app.render.export import ConversationFile, as_html
 from app.render.markdown import Citation
 from app.render.summary_book import PrintedPlace
 from app.render.templating import render
+from app.store.book_entry import BookEntry
 from app.store.folder_scan import FoundFile
 from app.store.history import Conversation
-from app.store.library import BookEntry
 from app.store.notebook import Bookmark
 from app.store.preferences import Preferences
 from app.store.relocation import Relocation
