@@ -110,7 +110,9 @@ def pytest_arguments(arguments: list[str]) -> list[str]:
 
     processes = ["-n", str(min(_MOST_PROCESSES, (os.cpu_count() or 1) + 1)), "--dist", "worksteal"]
     alone = named or "--e2e" in flags
-    return ["-m", " and ".join(marks), *([] if alone else processes), *given]
+    # to look through all tests for those of the browser takes longer than many a test
+    where = ["tests/e2e"] if "--e2e" in flags and not any("tests" in argument for argument in given) else []
+    return ["-m", " and ".join(marks), *([] if alone else processes), *given, *where]
 
 
 def app_environ(root: Path) -> dict[str, str]:
