@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.render.footnotes import Footnotes
+from app.render.footnotes import Footnotes, unsure_legend
 from app.render.markdown import Citation, answer_html
 from app.render.origin import incomplete
 from app.render.templating import render
@@ -18,6 +18,7 @@ from core.text.words import listed_texts
 from core.text.words import translated as _
 
 Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
+HEADING_CHARS = 200
 _HEADING = re.compile(r"^(#{1,6})(?=[ \t])", re.MULTILINE)
 # a footnote's number until the text is HTML; \ufdd0 is no character of any text
 SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
@@ -43,12 +44,22 @@ def as_markdown(talk: ConversationFile) -> str:
     lines, footnotes = [f"# {' '.join(talk.title.split())}", ""], Footnotes(talk.cited, "[^{}]".format)
     for turn in talk.turns:
         text = footnotes.text_of(turn)
-        lines += [f"## {text}" if turn.role == "user" else _below_a_question(text), ""] if text else []
+        lines += [_heading(text) if turn.role == "user" else _below_a_question(text), ""] if text else []
         lines += [part for said in _beside(turn) for part in (f"*{said}*", "")]
+    lines += [part for said in unsure_legend("\n".join(lines)) for part in (f"*{said}*", "")]
     lines += [f"[^{number}]: {where}" for number, where in footnotes.places]
     notes = notes_markdown(_("Bookmarks and notes"), talk.notes)
     parts = ("\n".join(lines).rstrip(), notes, f"*{talk.made}*" if talk.made else "")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(question: str) -> str:
+    """A question as a heading; a long one, or one of several lines, by its beginning, and whole below."""
+    line = " ".join(question.split())
+    if len(line) <= HEADING_CHARS and "\n" not in question.strip():
+        return f"## {line}"
+    begun = line[:HEADING_CHARS].rsplit(" ", 1)[0]
+    return f"## {begun} …\n\n{question.strip()}"
 
 
 def _below_a_question(text: str) -> str:
@@ -92,6 +103,7 @@ def as_html(talk: ConversationFile) -> str:
         shown,
         notes=[(_("Bookmarks and notes"), talk.notes)],
         footnotes=footnotes.places,
+        legend=unsure_legend("".join(text for _role, text, _below in shown)),
         made=talk.made,
     )
 
@@ -103,9 +115,12 @@ def reading_page(
     *,
     notes: Sequence[tuple[str, Sequence[Noted]]] = (),
     footnotes: Sequence[tuple[int, str]] = (),
+    legend: Sequence[str] = (),
     made: str = "",
 ) -> str:
-    """A page of HTML. `turns`: role, text, and the lines below it; `notes`: under a heading each."""
+    """A page of HTML. `turns`: role, text, and the lines below it; `notes`: under a heading each; `legend`:
+    what signs in the text say.
+    """
     about = [book.title, book.author] if book else []
     return render(
         "exported.html",
@@ -114,6 +129,7 @@ def reading_page(
         turns=turns,
         notes=[(heading, some) for heading, some in notes if some],
         footnotes=footnotes,
+        legend=legend,
         made=made,
     )
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from app.render.export import Noted
-from app.render.footnotes import Footnotes
+from app.render.footnotes import Footnotes, unsure_legend
 from app.render.markdown import Citation
 from app.render.origin import incomplete
 from app.store.turns import StoredTurn, displayed_text
@@ -18,6 +18,7 @@ from core.documents.document import Document
 # https://docs.ankiweb.net/importing/text-files.html#file-headers
 HEADER = "#separator:tab\n#html:true\n#tags column:3\n#columns:Front\tBack\tTags\n"
 BEGUN_WORDS = 4  # of a highlight without a note, in front
+_QUOTED = re.compile(r"^&gt; ?(.*)$")  # a line of Markdown that quotes the book
 
 
 class Card(NamedTuple):
@@ -69,10 +70,12 @@ def _answers(question: StoredTurn, answer: StoredTurn) -> bool:
 def _with_places(answer: StoredTurn, cited: Mapping[int, Sequence[Citation]], origin: str) -> tuple[str, str]:
     footnotes = Footnotes(cited, "[{}]".format)
     text = footnotes.text_of(answer)
-    return text, " · ".join([*(f"[{number}] {where}" for number, where in footnotes.places), origin])
+    below = [*(f"[{number}] {where}" for number, where in footnotes.places), *unsure_legend(text), origin]
+    return text, " · ".join(below)
 
 
 def _cell(text: str) -> str:
     """As HTML on one line: neither a tab nor a quotation mark ends the cell, and no # makes it a comment."""
-    lines = html.escape(text.strip()).replace("\t", " ").replace("#", "&#35;").splitlines()
-    return "<br>".join(lines)
+    safe = html.escape(text.strip(), quote=False).replace('"', "&quot;").replace("#", "&#35;")
+    lines = (_QUOTED.sub(r"<blockquote>\1</blockquote>", line) for line in safe.splitlines())
+    return "<br>".join(lines).replace("\t", " ").replace("</blockquote><br>", "</blockquote>")

@@ -4,11 +4,14 @@ the form that text is written in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from app.render.markdown import Citation
 from app.store.turns import StoredTurn, displayed_text, level_pieces
 from core.text.words import localized
+from core.text.words import translated as _
+
+UNSURE = "○"  # behind a sentence of which it is not sure that the book says it
 
 
 class Footnotes:
@@ -32,8 +35,13 @@ class Footnotes:
         return dict(self._cited_as)
 
     def text_of(self, turn: StoredTurn) -> str:
-        """A turn's text as it is shown, with the sign behind each mark that leads into the book."""
-        marks = sorted((one.end, one) for one in _leading(self._cited.get(turn.number, ())))
+        """A turn's text as it is shown, with the sign behind each mark that leads into the book, and UNSURE
+        behind each sentence that the page has it behind.
+        """
+        shown_marks = (
+            one for one in self._cited.get(turn.number, ()) if _leads(one) or one.kind == "nothing"
+        )
+        marks = sorted(((one.end, one) for one in shown_marks), key=lambda mark: mark[0])
         pieces = level_pieces(turn) if turn.role == "assistant" else None
         if not marks or not pieces:
             return displayed_text(turn)
@@ -44,7 +52,8 @@ class Footnotes:
             cut, said = 0, localized(text)
             for end, one in inside:
                 upto = end if said == text else len(said)  # in another language the words stand elsewhere
-                shown += [said[cut:upto], self._sign(self._number(one))]
+                sign = self._sign(self._number(one)) if _leads(one) else f" {UNSURE}"
+                shown += [said[cut:upto], sign]
                 cut = upto
             shown.append(said[cut:])
         return "".join(shown)
@@ -55,6 +64,12 @@ class Footnotes:
         return number
 
 
-def _leading(citations: Sequence[Citation]) -> Iterator[Citation]:
-    """The marks that lead to what bears a sentence out, and the quotations that stand in the book."""
-    return (one for one in citations if one.offset is not None and one.kind != "nothing" and one.where)
+def unsure_legend(text: str) -> tuple[str, ...]:
+    """What UNSURE says, where it stands in this text."""
+    said = _("Not sure that the book says this.")
+    return (f"{UNSURE} {said}",) if UNSURE in text else ()
+
+
+def _leads(one: Citation) -> bool:
+    """Whether it leads to what bears a sentence out, or is a quotation that stands in the book."""
+    return one.offset is not None and one.kind != "nothing" and bool(one.where)

@@ -6,11 +6,14 @@ import csv
 import io
 import re
 from datetime import date
+from html import unescape
 
 import pytest
 from ebooklib import ITEM_DOCUMENT, epub
 from lxml import html
 
+from app.render.flash_cards import Card, as_tsv
+from app.render.markdown import Citation
 from app.web.answers import cited_answer
 from app.web.citations import Citations
 from core.documents import read_document
@@ -110,6 +113,41 @@ def test_questions_notes_and_highlights_are_cards_of_one_line_each(talk):
     assert MODELS not in front[1], "a note is no model's"
     assert highlight[0] == "“The keeper lit the …”"
     assert [len(row) for row in rows(text)] == [3, 3, 3]
+
+
+def test_a_card_has_apostrophes_and_quotations_as_they_are_read():
+    """Anki showed "Quill&#x27;s", and "> " before what an answer quotes of the book."""
+    said = "Fenwick's.\n\nOne:\n> He's the \"master\", #1 & no <other>."
+    (row,) = rows(as_tsv(None, [Card("Who's it?", said, "One")]))
+    front, back, _tag = row
+    assert unescape(front) == "Who's it?"
+    quoted = "<blockquote>He's the &quot;master&quot;, &#35;1 &amp; no &lt;other&gt;.</blockquote>"
+    assert back.startswith(f"Fenwick's.<br><br>One:<br>{quoted}<br>") and "&&" not in back
+
+
+@pytest.mark.parametrize("form", ["md", "html", "tsv"])
+def test_what_the_book_may_not_say_is_marked_in_every_form(talk, form):
+    """A sentence with the circle behind it on the page went out as if the book said it."""
+
+    def unsure(turn, question, book):
+        end = turn.text.find(".") + 1
+        return (Citation(end, end, None, kind="nothing"),) if end else ()
+
+    talk.engine.answer = "It was a whale. And no more."
+    talk.questions.ask("What was it?")
+    done(talk)
+    text = talk.exports.conversation(form, unsure).content
+    assert "It was a whale. ○" in text and text.count("○ ") >= 2
+    assert "○" not in talk.exports.conversation(form).content
+
+
+def test_a_long_question_is_a_short_heading_in_markdown(talk):
+    """5,000 words stood there as one heading."""
+    talk.questions.ask("Lamp and keeper. " * 60)
+    done(talk)
+    text = talk.exports.conversation("md", cite).content
+    headings = re.findall("^## .+$", text, re.MULTILINE)
+    assert max(map(len, headings)) < 220 and text.count("Lamp and keeper.") >= 60
 
 
 def test_notes_and_what_answers_quote_go_out_by_themselves(talk):
