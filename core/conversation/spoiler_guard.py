@@ -14,6 +14,7 @@ from core.documents.document import Document
 from core.events import AttentionEvidence, Delta, Event, Finished, ReadingStep, RoundStats
 from core.evidence.allowed_sentences import SpoilerGuard
 from core.evidence.passages import sentence_spans
+from core.evidence.support import UNSAID_SO_FAR
 from core.request import Request
 from core.text.levelled import LevelledText
 from core.text.words import translated as _
@@ -72,7 +73,7 @@ def guarded_answer(answer: Answering, guard: SpoilerGuard | None) -> Answering:
         return done
     note = _("What the chapters that may be read do not bear out was left out of this answer.")
     if not said.text.strip():
-        found = said = LevelledText.plain(_("What may be read of the book does not seem to say."))
+        found = said = LevelledText.plain(_(UNSAID_SO_FAR))
         note = _("What the model said instead, the chapters that may be read do not bear out.")
     yield from _told(found)
     return replace(done, pieces=said.pieces, token_ids=(), notes=(*done.notes, note))

@@ -58,8 +58,13 @@ _APART = re.compile(
 _REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
 
 
-# what is said where the book bears no answer out; kept in English, as an answer is
+# said where the book, or what may be read of it, bears no answer out; kept in English, as an answer is
 UNSAID = N_("The book does not seem to say.")
+UNSAID_SO_FAR = N_("What may be read of the book does not seem to say.")
+# that line; a model that was taught to read says it of its passage
+_REFUSAL = re.compile(
+    rf"\s*(?:(?:{re.escape(UNSAID)}|{re.escape(UNSAID_SO_FAR)})[^\n]*|The passage does not say\.)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +236,8 @@ class Evidence:
         asked for. A short one, "The Eloi.", is held against the book together with it.
         """
         apart = [match.span() for match in _APART.finditer(answer)]
-        if answer.startswith(UNSAID):
-            apart.append((0, len(UNSAID)))
+        if refusal := _REFUSAL.match(answer):
+            apart.append(refusal.span())
         places = {one.sentence: one.places for one in looked}
         spans = [
             (at, start, end)

@@ -67,6 +67,21 @@ def test_sentence_in_other_words_agrees_at_its_place(evidence, sentence, place):
 
 
 @pytest.mark.parametrize(
+    "refusal",
+    [
+        "The passage does not say.",
+        "The book does not seem to say. No passage shares a word with the question: ask with names or words.",
+        "What may be read of the book does not seem to say.",
+    ],
+)
+def test_saying_that_the_book_does_not_say_is_no_sentence_to_be_found_in_it(evidence, refusal):
+    """Below it stood "no place in the book was found for its 1 sentence", and its circle led anywhere."""
+    assert evidence.marks(refusal, "Who stole the picture?") == ()
+    (after,) = evidence.marks(f"{refusal.split('. ')[0].rstrip('.')}.\n\nOgilvy was an astronomer.")
+    assert after.end > len("The passage does not say.")
+
+
+@pytest.mark.parametrize(
     "sentence",
     [
         "Henderson was an astronomer who lived at Ottershaw.",  # another person of the book
