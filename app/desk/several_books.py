@@ -19,7 +19,7 @@ from app.render.markdown import Citation
 from app.store.book_entry import BookEntry
 from app.store.history import History, new_id
 from app.store.library import Library
-from app.store.turns import StoredTurn, displayed_text
+from app.store.turns import StoredTurn, level_pieces
 from core.documents.document import Document
 from core.text.words import translated as _
 
@@ -44,22 +44,26 @@ class SeveralBooks:
         self._cite = cite
 
     def tick(self, book_id: str) -> None:
-        """Has a book asked too, or no longer."""
-        shelf = {one.id for one in self._library.entries()}
-        before = tuple(one for one in self._store.state.asked_too if one in shelf)
-        if book_id in before:
-            self._store.update(asked_too=tuple(one for one in before if one != book_id))
-        elif len(before) >= MOST_BOOKS:
+        """Has a book asked too beside the open one, or no longer."""
+        shelf, beside = {one.id for one in self._library.entries()}, self._store.state.book_id
+        before = tuple(one for one in self._store.state.asked_too if shelf.issuperset(one))
+        if (beside, book_id) in before:
+            self._store.update(asked_too=tuple(one for one in before if one != (beside, book_id)))
+        elif sum(one[0] == beside for one in before) >= MOST_BOOKS:
             words = _("A question is put to up to {count} more books. Untick one first.")
             self._store.say(words.format(count=MOST_BOOKS), "info")
         elif book_id in shelf:
-            self._store.update(asked_too=(*before, book_id))
+            self._store.update(asked_too=(*before, (beside, book_id)))
 
     @property
     def chosen(self) -> list[BookEntry]:
-        """The books that are asked too, in the order they were ticked; never the open one."""
+        """The books that are asked too beside the open one, in the order they were ticked; never itself."""
         state, shelf = self._store.state, {one.id: one for one in self._library.entries() if not one.missing}
-        return [shelf[one] for one in state.asked_too if one in shelf and one != state.book_id]
+        return [
+            shelf[one]
+            for beside, one in state.asked_too
+            if beside == state.book_id and one in shelf and one != beside
+        ]
 
     def ask(self, question: str) -> None:
         """Puts the question to each of them, once the open book's is answered, and behind those that wait
@@ -91,7 +95,7 @@ class SeveralBooks:
     def _begin(self, one: BookAnswer) -> None:
         book = self._library.find(one.book_id)
         if book is None:
-            self._put(replace(one, state="failed", text=_("Its text is gone or damaged.")))
+            self._put(replace(one, state="failed", pieces=((_("Its text is gone or damaged."), ""),)))
             return
         limit = last_limit(self._history, self._library, one.book_id)
         ask = self._requests.about(book, one.question, one.conversation_id, spoiler_limit=limit)
@@ -105,11 +109,11 @@ class SeveralBooks:
             return replace(one, state="failed")
         question, answer = turns[-2:]
         failed = answer.state == "failed"
-        text = str(answer.extra.get("error", "")) if failed else displayed_text(answer)
+        said = ((answer.extra.get("error", ""), ""),) if failed else level_pieces(answer)
         leading = [mark for mark in self._cite(answer, question, book) if _leads(mark)]
         places = dict.fromkeys((mark.offset, mark.length, mark.where) for mark in leading)
         state = "failed" if failed else "finished"
-        return replace(one, state=state, text=text, places=tuple(places)[:SHOWN_PLACES])
+        return replace(one, state=state, pieces=tuple(said), places=tuple(places)[:SHOWN_PLACES])
 
     def _put(self, changed: BookAnswer) -> None:
         def put(now: AppState) -> AppState:

@@ -53,8 +53,8 @@ class AppState:
     queued: Request | None = None
     overflow: ContextOverflow | None = None
     comparing: ComparisonRun | None = None
-    # the books that are asked too, and what they answered
-    asked_too: tuple[str, ...] = ()
+    # the books that are asked too, as (the book beside which, its id), and what they answered
+    asked_too: tuple[tuple[str, str], ...] = ()
     book_answers: tuple[BookAnswer, ...] = ()
     # files, folders and models
     opening: ImportedFile | None = None

@@ -229,7 +229,8 @@ class DiskShortage:
 @dataclass(frozen=True, slots=True)
 class BookAnswer:
     """What another book than the open one answers to the same question. `state`: waiting | writing | finished
-    | failed; `text`: the answer, or why there is none; `places`: (offset, length, where) that it leads to.
+    | failed; `pieces`: (text, level) of the answer, or why there is none; `places`: (offset, length, where)
+    that it leads to.
     """
 
     book_id: str
@@ -237,7 +238,7 @@ class BookAnswer:
     conversation_id: str
     question: str
     state: str = "waiting"
-    text: str = ""
+    pieces: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[int, int, str], ...] = ()
 
 

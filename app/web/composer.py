@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.desk.values import AnswerPlace, BookAnswer, ContextOverflow
+from app.render.markdown import answer_html
 from app.render.templating import render
 from app.store.book_entry import BookEntry
 from app.store.turns import wording
@@ -66,16 +67,17 @@ def crowded_html(crowded: ContextOverflow | None) -> str:
     )
 
 
-def asks_too_html(entries: Sequence[BookEntry], asked_too: Sequence[str], book_id: str) -> str:
+def asks_too_html(entries: Sequence[BookEntry], asked_too: Sequence[tuple[str, str]], book_id: str) -> str:
     """The other books that a question may be put to, too; empty where no book is open, or no other one."""
     others = [one for one in entries if one.id != book_id and not one.missing] if book_id else []
-    ticked = [(one, one.id in asked_too) for one in others]
+    ticked = [(one, (book_id, one.id) in asked_too) for one in others]
     return render("asks_too.html", books=ticked, count=sum(chosen for _one, chosen in ticked))
 
 
 def book_answers_html(book_answers: Sequence[BookAnswer]) -> str:
     """What they answered, one after another."""
-    return render("book_answers.html", answers=book_answers)
+    said = {one.conversation_id: answer_html(one.pieces) for one in book_answers}
+    return render("book_answers.html", answers=book_answers, said=said)
 
 
 def queue_html(

@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from app.desk.values import BookAnswer
 from app.web.answers import cited_answer
 from app.web.citations import Citations
+from app.web.composer import book_answers_html
 from app.web.page import Page
 from core.documents.document import Section
+from core.evidence.support import UNSAID
+from core.text.words import in_language
+from core.text.words import translated as _
 from tests.support.fake_runtime import wait_until
 
 QUESTION = "Who keeps the lamp?"
@@ -141,7 +146,32 @@ def test_a_deleted_book_takes_its_answer_along_and_its_tick_counts_no_more(shelf
     assert [one.book_id for one in desk.state.book_answers] == others[1:]
     monkeypatch.setattr("app.desk.several_books.MOST_BOOKS", 2)
     desk.actions.dispatch({"act": "ask-too", "id": desk.state.book_id})
-    assert desk.state.asked_too == (others[1], desk.state.book_id)
+    opened = desk.state.book_id
+    assert desk.state.asked_too == ((opened, others[1]), (opened, opened))
+
+
+def test_books_ticked_beside_one_are_not_asked_beside_another(shelf, book):
+    """A tick made for one book had every question to the next one put to three books."""
+    desk, engine, others = shelf
+    desk.books.select(others[0])
+    desk.questions.ask("Whose mill?")
+    asked_all(desk)
+    assert {one.book.sha256 for one in engine.asked} == {others[0]}
+    desk.books.select(book.sha256)
+    assert [one.id for one in desk.several.chosen] == others
+
+
+def test_an_answer_of_another_book_is_laid_out_and_in_the_languages_words(shelf):
+    """Its quotations stood there as "> …", and on a German page the program's own words in English."""
+    desk, engine, _others = shelf
+    engine.answer = "The keeper.\n\n> Nobody came."
+    desk.questions.ask(QUESTION)
+    asked_all(desk)
+    html = "".join(Page(desk).render()["book-answers"])
+    assert "&gt; Nobody" not in html and html.count("<blockquote") == 2
+    unsaid = BookAnswer("b" * 64, "B", "t", QUESTION, "finished", ((_(UNSAID), ""),))
+    with in_language("de"):
+        assert "Das Buch scheint es nicht zu sagen." in book_answers_html([unsaid])
 
 
 def test_stop_ends_the_row_and_what_is_answered_stays(shelf):
@@ -160,12 +190,14 @@ def test_a_book_that_fails_or_is_gone_is_said_and_the_next_is_asked(shelf, monke
     monkeypatch.setattr(desk.library, "find", lambda one: None if one == others[0] else find(one))
     desk.questions.ask(QUESTION)
     first, second = asked_all(desk)
-    assert (first.state, second.state) == ("failed", "finished") and "gone" in first.text
+    assert (first.state, second.state) == ("failed", "finished") and "gone" in first.pieces[0][0]
 
 
 def test_the_open_book_is_never_asked_twice_and_nobody_else_where_none_is_ticked(shelf, book):
     desk, engine, others = shelf
     desk.books.select(others[0])
+    for one in others:
+        desk.actions.dispatch({"act": "ask-too", "id": one})
     desk.questions.ask(QUESTION)
     asked_all(desk)
     assert [one.book.sha256 for one in engine.asked] == others

@@ -190,10 +190,10 @@ def every_region() -> list[str]:
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         regions.ways_html(CHAPTERS, reading_mode="auto", spoiler_limit=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
-        asks_too_html((ENTRY,), (ENTRY.id,), "b"),
+        asks_too_html((ENTRY,), (("b", ENTRY.id),), "b"),
         book_answers_html(
             [
-                BookAnswer(BAD, BAD, BAD, BAD, state, BAD, ((1, 2, BAD),))
+                BookAnswer(BAD, BAD, BAD, BAD, state, ((BAD, ""),), ((1, 2, BAD),))
                 for state in ("waiting", "writing", "finished", "failed")
             ]
         ),
