@@ -63,8 +63,12 @@ def panel_html(
         summary=summary,
         levels=levels,
         undrafted=bool(levels) and not proposed and not live and shown.new_tokens > 0,
-        # a round without a proposal has accepted none: that is no figure to be shown
-        plot=_plot(shown.tbt_series_ms, shown.acceptance_series if proposed else (), shown.rounds),
+        # a round without a proposal to the full model has accepted none: that is no figure to be shown
+        plot=_plot(
+            shown.tbt_series_ms,
+            shown.acceptance_series if shown.acceptance_retrieval.evaluated else (),
+            shown.rounds,
+        ),
         sizes=_sizes(shown.round_sizes),
         plain=_plain(shown, compared),
         compared=compared,

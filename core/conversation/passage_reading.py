@@ -60,7 +60,9 @@ class PassageReader(Responder):
         first = replace(params, max_new_tokens=min(params.max_new_tokens, _FEW_WORDS_TOKENS))
         each = [first, *drawn(self._style, first)]
         text = self._text(run.ask, passage, params)
-        several = self._turns.several(run, _key(run.ask, passage), text, self._put(run.ask), each)
+        several = self._turns.several(
+            run, _key(run.ask, passage), text, self._put(run.ask), each, known_tokens=heard.known_tokens
+        )
         if several is None:
             return None
         evidence = self._books.evidence(run.ask.book)

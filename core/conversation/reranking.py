@@ -18,13 +18,15 @@ from core.evidence.passages import Passage
 @dataclass(frozen=True, slots=True)
 class ScoredPassage:
     """What the words of a question and a model say of one passage. `words`: its score by words; `asked` and
-    `refused`: the log-probabilities of the question behind it, and of the refusal behind that, in nats.
+    `refused`: the log-probabilities of the question behind it, and of the refusal behind that, in nats;
+    `known_tokens`: that had not to be read for it.
     """
 
     passage: Passage
     words: float
     asked: float
     refused: float
+    known_tokens: int = 0
 
 
 def reranked(heard: Sequence[ScoredPassage], style: ReadingStyle) -> list[ScoredPassage]:

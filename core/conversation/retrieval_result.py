@@ -87,11 +87,11 @@ class RetrievalState:
         return tuple(shown)
 
     def _nearest(self, ask: Request) -> list[_Held]:
-        """The sentences; the number of a chapter, which stands in a passage as one, only where nothing else
-        is there.
+        """The sentences; a heading or the number of a chapter, which stands in a passage as one, only where
+        nothing else is there.
         """
         found = [self._held(one, ask.question) for one in self.order]
-        told = [one for one in found if count_words(ask.book.text[slice(*one[0])]) > 1]
+        told = [one for one in found if _is_told(ask.book, one[0])]
         return (told or found)[:_SHOWN_PASSAGES]
 
     def _held(self, passage: Passage, question: str) -> _Held:
@@ -109,12 +109,12 @@ class RetrievalState:
     def figures(self, *, ttft_s: float) -> Stats:
         """Those of the answer that is given; what was read and written for it in all stands beside them."""
         every = [one.answer.stats for one in (*self.tried, *self.more)]
-        work = combined_stats(every)
+        work, read = combined_stats(every), combined_stats([one.answer.stats for one in self.tried])
         return replace(
             self.best.answer.stats if self.best else replace(work, new_tokens=0),
             ttft_s=ttft_s,
-            prompt_tokens=work.prompt_tokens,
-            reused_tokens=work.reused_tokens,
+            prompt_tokens=read.prompt_tokens,  # each passage is read once, whatever is said from it
+            reused_tokens=read.reused_tokens,
             prefill_s=work.prefill_s,
             peak_memory_bytes=work.peak_memory_bytes,
             bytes_moved=work.bytes_moved,
@@ -140,10 +140,23 @@ def _answered(ask: Request, best: Candidate) -> tuple[Piece, ...]:
     return (*stripped(best.answer.pieces), Piece("\n\n", ""), *nearest, *quoted)
 
 
+def behind_heading(book: Document, place: tuple[int, int]) -> tuple[int, int]:
+    """A place without the heading that it begins in; empty where it is no more than that."""
+    section = book.section_at(place[0])
+    if section is None or not section.title or not book.text.startswith(section.title, section.start):
+        return place
+    return min(max(place[0], section.start + len(section.title)), place[1]), place[1]
+
+
+def _is_told(book: Document, place: tuple[int, int]) -> bool:
+    return count_words(book.text[slice(*behind_heading(book, place))]) > 1
+
+
 def quotation(book: Document, place: tuple[int, int], words: Set[str] = frozenset()) -> tuple[Piece, Piece]:
     """The book's own words under the place they stand at, as a quotation in Markdown; of a long place the
-    part that has most of these words, stemmed.
+    part that has most of these words, stemmed. No heading with them where more is said.
     """
+    place = behind_heading(book, place) if _is_told(book, place) else place
     start, end = _part(book.text, place, words)
     quoted = " ".join(book.text[start:end].split())
     if book.text[place[0] : start].strip():

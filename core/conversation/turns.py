@@ -149,10 +149,10 @@ class Turns:
 
     def likelihoods(
         self, run: AnswerRun, key: tuple, text: Sequence[int], question: str, own: str, params: Params
-    ) -> Generator[Event, None, tuple[float, float] | None]:
+    ) -> Generator[Event, None, tuple[float, float, int] | None]:
         """Reads a text for `passing` and writes nothing. Returns the log-probabilities of the person's `own`
-        words in `question` behind it, and of the refusal behind that, in nats; None where somebody stopped
-        it. Raises UserError when it does not fit.
+        words in `question` behind it, and of the refusal behind that, in nats, and how many tokens were known
+        before; None where somebody stopped it. Raises UserError when it does not fit.
         """
         encode, count = self._tokenizer.encode, self._tokenizer.count
         prompt, refusal = self._laid_out(text, (), encode(question), params), encode(self._style.refusal)
@@ -160,29 +160,41 @@ class Turns:
         needed = len(prompt.ids) + max(params.max_new_tokens, len(refusal)) + 1
         context = self._shelf.take(key, needed, spare_tokens=PASSAGE_SLACK, passing=True)
         context.belongs_to(key[0], 0)
-        events = self._engine.generate(context, [*read, asked[0]], params, should_stop=run.should_stop)
+        events, known = (
+            self._engine.generate(context, [*read, asked[0]], params, should_stop=run.should_stop),
+            0,
+        )
         for event in events:
             if isinstance(event, Done):
                 return None
             if not isinstance(event, (Preparing, Prefill)):  # only now the context holds what was read
+                known = event.reused_tokens
                 break
             yield event
         found = self._engine.log_probabilities(context, read, [*asked, *refusal], kept=len(asked))
         before, words, __ = question.partition(own.strip())
-        return sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
+        asked_nats, refused = sum(found[count(before) : count(before + words)]), sum(found[-len(refusal) :])
+        return asked_nats, refused, known
 
     def several(
-        self, run: AnswerRun, key: tuple, text: Sequence[int], question: str, each: Sequence[Params]
+        self,
+        run: AnswerRun,
+        key: tuple,
+        text: Sequence[int],
+        question: str,
+        each: Sequence[Params],
+        *,
+        known_tokens: int = 0,
     ) -> list[tuple[Answer, float]] | None:
         """Answers to a question about a text that `likelihoods` has just read, one for each of these params,
-        in one batch; each with its log-probability in nats. None where somebody stopped it.
+        in one batch; each with its log-probability in nats. `known_tokens`: that it had not to read. None
+        where somebody stopped it.
         """
         prompt = self._laid_out(text, (), self._tokenizer.encode(question), each[0])
         needed = len(prompt.ids) + each[0].max_new_tokens + 1
         context = self._shelf.take(key, needed, spare_tokens=PASSAGE_SLACK, passing=True)
         decode, eos_ids = self._tokenizer.decode, self._engine.eos_ids
         branches = [AnswerBranch(params, StopStrings(params.stop, decode)) for params in each]
-        reused = len(context.ids)
         seconds = self._engine.several(context, prompt.ids, branches, should_stop=run.should_stop)
         if seconds is None:
             return None
@@ -193,7 +205,7 @@ class Turns:
                 self._engine.model_name,
                 self._engine.context_tokens,
                 len(prompt.ids),
-                reused,
+                known_tokens,
                 temperature=one.params.temperature,
             )
             recorder = StatsRecorder(started)

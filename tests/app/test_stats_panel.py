@@ -215,6 +215,14 @@ def test_it_says_why_the_retrieval_level_hardly_proposes():
     assert "stat-rests" not in panel_html(plain, live=True, plan=plan_of)
 
 
+def test_no_acceptance_is_plotted_of_a_level_that_was_not_used():
+    """Below "not used for this answer" a line stood at 0 %."""
+    resting = replace(STATS, acceptance_retrieval=Acceptance(), acceptance_series=(0.0, 0.0, 0.0))
+    html = panel_html(resting, live=False)
+    assert text_of(html, "stat-acceptance-draft") == "75%"
+    assert "line-tbt" in html and "line-acceptance" not in html
+
+
 def test_plain_decoding_shows_no_acceptance():
     html = panel_html(Stats(mode="autoregressive", new_tokens=3, tokens_per_s=9.0), live=False)
     assert "stat-acceptance" not in html and text_of(html, "stat-unproposed")

@@ -8,7 +8,9 @@ import pytest
 
 from core.conversation import verifier
 from core.conversation.asking import asked_of_passage
+from core.conversation.retrieval_result import behind_heading, quotation
 from core.conversation.verifier import NAMES, Verifier
+from core.documents.document import Document, Section
 from core.evidence.support import UNSAID
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, REFUSAL, reader, told
@@ -83,6 +85,12 @@ def test_what_was_read_to_be_put_in_order_is_not_read_again_to_answer(weighing):
     assert done.text.startswith("Under the third plank")
     short = len(asked_of_passage(STYLE, QUESTION)) + 5
     assert sum(fed > short for fed in engine.fed) == len(heard) == 4
+    stats = done.stats
+    read = stats.prompt_tokens - stats.reused_tokens
+    assert read >= sum(fed for fed in engine.fed if fed > short) and stats.answers == 4, (
+        "the panel said that nothing was read, and that six times the book was known from before"
+    )
+    assert stats.prompt_tokens < len(told().text) + 4 * 400
 
 
 def test_reading_can_be_stopped_between_passages(weighing):
@@ -100,3 +108,13 @@ def test_a_model_without_a_verifier_is_not_asked_how_likely_a_question_is(weighi
         "Under the third plank"
     )
     assert not heard
+
+
+def test_a_quotation_begins_behind_the_heading_and_a_heading_alone_is_none():
+    """It read "The Ledger The harbour master was a stout man", and "Chapter 2." as a nearest passage."""
+    text = "III. The Ledger\n\nThe harbour master was a stout man.\n\nHe sat."
+    book = Document("B", "", "txt", text, (Section("III. The Ledger", 0, len(text)),))
+    end = text.index("\n\nHe")
+    assert quotation(book, (5, end))[1].text == "\n> The harbour master was a stout man."
+    assert behind_heading(book, (0, 15)) == (15, 15) and behind_heading(book, (17, end)) == (17, end)
+    assert quotation(book, (0, 15))[1].text == "\n> III. The Ledger", "where nothing else is there"

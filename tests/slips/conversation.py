@@ -35,8 +35,8 @@ SLIPS = (
     Slip("core/conversation/books.py", "with making:", "if making:", _TALK),
     Slip(
         "core/conversation/retrieval_result.py",
-        "[slice(*one[0])]) > 1]",
-        "[slice(*one[0])]) > 0]",
+        "behind_heading(book, place))]) > 1",
+        "behind_heading(book, place))]) > 0",
         ("tests/conversation/test_verifier.py",),
     ),
     Slip(
