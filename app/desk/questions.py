@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from app.engine.client import Runtime
 
 
+MOST_CHARS = 20_000  # of a question
 RECAP_WORDS = 60  # that must have been read
 ROOM_WAIT_S = 1.0  # until the engine says what there is room for
 
@@ -64,7 +65,7 @@ class Questions:
         be taken (the text should stay in its box).
         """
         question = question.strip()
-        if not question or self._is_down() or self._refuses(question):
+        if not question or self._is_long(question) or self._is_down() or self._refuses(question):
             return False
         asked = self._send(question)
         if asked:
@@ -239,6 +240,16 @@ class Questions:
             self._store.update(lambda now: _crowded(now, queued, waiting))
         else:
             self._answers.begin(ask, queued=queued)
+
+    def _is_long(self, question: str) -> bool:
+        """Says that a question is longer than any is, if that is so: it stays in its box, whole."""
+        if len(question) > MOST_CHARS:
+            words = _(
+                "The question has {count} characters; {most} are taken at most. Shorten it, or have the text "
+                "read as a book of its own: “Paste text”, on the left."
+            )
+            self._store.say(words.format(count=f"{len(question):,}", most=f"{MOST_CHARS:,}"), "info")
+        return len(question) > MOST_CHARS
 
     def _is_down(self) -> bool:
         """Says that nothing can be asked, if that is so."""

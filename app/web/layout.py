@@ -177,7 +177,6 @@ def _composer() -> tuple[gr.Textbox, gr.Button]:
             elem_id="question",
             container=False,
             scale=8,
-            max_length=20_000,
         )
         send = gr.Button(**_words("send"), variant="primary", elem_id="send", min_width=84)
         _fixed("stop")

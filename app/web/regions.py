@@ -20,6 +20,7 @@ from app.web.stats_panel import mode_names
 from core.config import READING_MODES
 from core.conversation.chapter_names import chapter_names
 from core.documents.document import Document
+from core.documents.word_count import count_words
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
 from core.text.language_detection import spoken_language
@@ -34,6 +35,7 @@ _ROUGHLY_S = (5, 10, 15, 20, 30, 40, 50, 60, 80, *(60 * minutes for minutes in _
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
+BEGUN_CHARS, LONG_CHARS = 240, 900  # of a question, of which more is folded
 NOTHING_CITED = CitedAnswer()
 
 
@@ -258,7 +260,7 @@ def turn_html(
     if turn.role == "user":
         return render(
             "asked.html",
-            text=displayed_text(turn),
+            **_asked(displayed_text(turn)),
             number=turn.number,
             talk=talk,
             instructions=stored.get("instructions", ""),
@@ -299,6 +301,13 @@ def turn_html(
         instructions=stored.get("instructions", asked_with),
         others=stored.get("instructions", asked_with) != asked_with,
     )
+
+
+def _asked(text: str) -> dict[str, object]:
+    """A question; of a long one also its beginning, below which the rest is folded."""
+    is_long = len(text) > LONG_CHARS or len(text.splitlines()) > 9
+    begun = text[:BEGUN_CHARS].rsplit(" ", 1)[0] if is_long else ""
+    return {"text": text, "begun": " ".join(begun.split()), "words": count_words(text)}
 
 
 def _beside(text: str, compared: dict | None, mode: str) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 
+import gradio as gr
 import pytest
 
 from app.desk.other_books import another_book
 from app.desk.questions import too_many
 from app.desk.retelling import RETOLD_TOKENS
 from app.store.turns import exchanges, retelling
+from app.web import layout
 from app.web.page import Page
 from core.errors import UserError
 from tests.support.fake_runtime import ANSWER, wait_until
@@ -290,3 +293,22 @@ def test_instructions_that_the_model_ignores_are_said_before_they_are_typed(desk
     assert IGNORED not in "".join(Page(desk).render()["instructions"])
     engine.model_name = "my-own.gguf"
     assert IGNORED not in "".join(Page(desk).render()["instructions"])
+
+
+def test_a_question_that_is_too_long_is_refused_whole_and_nothing_of_it_is_cut(desk):
+    """Its box took 20,000 characters and dropped the rest without a word."""
+    asked = "lamp " * 4001
+    assert not desk.questions.ask(asked) and not desk.engine.asked
+    assert "20,004" in desk.state.notice.text
+    ask(desk, "lamp " * 3999)
+    assert len(desk.engine.asked) == 1
+    with gr.Blocks():
+        assert layout._composer()[0].max_length is None
+
+
+def test_a_long_question_is_folded_to_its_beginning(desk):
+    ask(desk, "Is it dark? " * 200)
+    ask(desk, "Is it dark?")
+    html = "".join(Page(desk).render()["turns"])
+    (folded,) = re.findall('<details class="long-question">.*?</summary>', html, re.DOTALL)
+    assert len(folded) < 500 and "600 words" in folded
