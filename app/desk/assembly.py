@@ -119,6 +119,7 @@ class AppServices:
         self.model_choice = ModelChoice(store, engine, models)
         self.engine_settings = EngineSettings(store, engine, preferences, self.model_choice)
         self.disk_usage = DiskUsage(store, library, history, preferences=preferences, models=models)
+        store.watch(self.disk_usage.follow)
         self.data_folder = DataFolder(store, engine, history)
         self.actions = Dispatcher(store, self._table())
         history.settle()

@@ -5,10 +5,11 @@ disk has no room.
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 
 from app.desk.store import Store
-from app.desk.values import DiskShortage, ReadingsUsage
+from app.desk.values import DiskShortage, Notice, ReadingsUsage
 from app.models.catalogue import Models
 from app.store.history import History
 from app.store.library import Library
@@ -35,6 +36,7 @@ class DiskUsage:
     ) -> None:
         self._store, self._library, self._history = store, library, history
         self._preferences, self._models = preferences, models
+        self._seen: Notice | None = None  # the last error that was said
 
     def look(self) -> None:
         """Counts it."""
@@ -52,6 +54,13 @@ class DiskUsage:
             SnapshotFolder(paths.subdir("snapshots")).clear()
             self.look()
             self.check()
+
+    def follow(self) -> None:
+        """Looks whether the disk is full where an error is said: what can go is shown beside it then."""
+        notice = self._store.state.notice
+        if notice is not None and notice is not self._seen and notice.kind == "error":
+            self._seen = notice
+            threading.Thread(target=self.warn, name="disk", daemon=True).start()
 
     def warn(self) -> None:
         """Says what can go where the disk has no room, and no more where it has some again."""

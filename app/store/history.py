@@ -16,12 +16,21 @@ from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.making_room import with_room
-from app.store.turns import StoredTurn, choices, numbered_title, wording
+from app.store.turns import (
+    StoredTurn,
+    choices,
+    displayed_text,
+    fork_title,
+    is_fork_title,
+    numbered_title,
+    question_title,
+    wording,
+)
 from app.store.unwritten import UnwrittenAnswer
 from core.request import Request
 from core.text.packing import from_json, from_text, to_json_text, to_text
 from core.text.renamed import renamed
-from core.text.words import Message, joined_sentences
+from core.text.words import joined_sentences
 from core.text.words import translated as _
 
 
@@ -184,11 +193,12 @@ class History:
             )
 
     def fork(self, conversation_id: str, number: int) -> str:
-        """A copy of the conversation up to and with its turn `number`; the first question that is asked in it
-        names it. Returns its id.
+        """A copy of the conversation up to and with its turn `number`, named by the question there until one
+        is asked in it. Returns its id.
         """
+        asked = [one for one in self.turns(conversation_id) if one.role == "user" and one.number <= number]
         with self.together():
-            (book_id, before, spoiler_limit) = self._db.execute(
+            (book_id, title, spoiler_limit) = self._db.execute(
                 "SELECT book_id, title, until FROM conversations WHERE id = ?", (conversation_id,)
             ).fetchone()
             made = self.create(book_id, spoiler_limit)
@@ -198,7 +208,7 @@ class History:
                 "WHERE conversation_id = ? AND number <= ?",
                 (made.id, conversation_id, number),
             )
-            self.rename(made.id, _title(_("Fork of “{title}”").format(title=from_text(before))))
+            self.rename(made.id, fork_title(displayed_text(asked[-1]) if asked else from_text(title)))
         return made.id
 
     def add(
@@ -223,12 +233,12 @@ class History:
             self._db.execute(
                 "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
             )
-            if role == "user" and (number == 1 or _is_fork(self.title(conversation_id))):
+            if role == "user" and (number == 1 or is_fork_title(self.title(conversation_id))):
                 same = (
                     "SELECT b.title FROM conversations a JOIN conversations b USING (book_id) WHERE a.id = ?"
                 )
                 taken = {str(from_text(one)) for (one,) in self._db.execute(same, (conversation_id,))}
-                self.rename(conversation_id, numbered_title(_title(text), taken))
+                self.rename(conversation_id, numbered_title(question_title(text), taken))
         return number
 
     def ask(self, conversation_id: str, ask: Request) -> int:
@@ -356,7 +366,7 @@ class History:
             made = self.create(book_id)
             for role, text, state, extra in turns:
                 self.add(made.id, role, text, state=state, extra=extra)
-            self.rename(made.id, _title(title) or made.title)
+            self.rename(made.id, question_title(title) or made.title)
         return made.id
 
     def title(self, conversation_id: str) -> str:
@@ -436,15 +446,3 @@ class History:
 def new_id() -> str:
     """What no conversation is called yet."""
     return uuid.uuid4().hex
-
-
-def _is_fork(title: str) -> bool:
-    """Whether that is the name which a fork has before anything is asked in it."""
-    return isinstance(title, Message) and title.template == "Fork of “{title}”"
-
-
-def _title(text: str) -> str:
-    line = " ".join(text.split())
-    if line == text and len(line) <= 60:
-        return text  # perhaps a message
-    return line if len(line) <= 60 else line[:57].rstrip() + "…"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.request import HistoryTurn, Request
-from core.text.words import in_language, listed_texts, localized, reread
+from core.text.words import Message, in_language, listed_texts, localized, reread
 from core.text.words import translated as _
 
 
@@ -54,6 +54,24 @@ def numbered_title(title: str, taken: Collection[str]) -> str:
         number += 1
         name = _("{title} ({number})").format(title=title, number=number)
     return name
+
+
+def question_title(text: str, most: int = 60) -> str:
+    """A question as the title of a conversation, cut where it is long."""
+    line = " ".join(text.split())
+    if line == text and len(line) <= most:
+        return text  # perhaps a message
+    return line if len(line) <= most else line[: most - 3].rstrip() + "…"
+
+
+def fork_title(question: str) -> str:
+    """What a fork is called before anything is asked in it: by the question that it goes on from."""
+    return _("Fork of “{title}”").format(title=question_title(question, 48))
+
+
+def is_fork_title(title: str) -> bool:
+    """Whether that is such a name."""
+    return isinstance(title, Message) and title.template == "Fork of “{title}”"
 
 
 def displayed_text(turn: StoredTurn) -> str:

@@ -373,15 +373,14 @@
       const begins = beginning(), end = scroller.scrollHeight - scroller.clientHeight;
       scroller.scrollTop = scroller.scrollTop > begins + 120 ? end : Math.min(begins, end);
     };
-    // in a narrow window a talk that is opened is in sight at once: what is chosen above it would fill the
-    // screen
+    // a talk that is opened is in sight at once, at its last question: what is chosen above it, and what was
+    // said before, would fill the screen
     let open = "";
     const opened = () => {
       const talk = [...scroller.querySelectorAll("#turns .asked")].at(-1)?.dataset.turn.split(":")[0] ?? "";
       if (talk === open) return;
       open = talk;
-      if (!talk || !window.matchMedia("(max-width: 760px)").matches
-        || scroller.querySelector(".turn-sought")) return;
+      if (!talk || scroller.querySelector(".turn-sought")) return;
       pinned = true;
       until = Math.max(until, Date.now() + 1500);
     };

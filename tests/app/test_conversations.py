@@ -99,7 +99,7 @@ def test_a_fork_goes_on_from_a_turn_and_leaves_the_rest_alone(desk):
     again(desk, "Three?", "Third answer.")
     desk.actions.dispatch({"act": "fork", "value": "4"})
     assert desk.state.conversation_id != first and texts(desk) == ["One?", ANSWER, "Two?", "Second answer."]
-    assert "“One?”" in titles(desk)[0] and titles(desk)[0] != "“One?”"
+    assert "“Two?”" in titles(desk)[0] and titles(desk)[0] != "“Two?”", "by the question it goes on from"
     again(desk, "Or else?", "Another third.")
     assert titles(desk)[0] == "Or else?", "three forks of one question were called alike"
     again(desk, "And then?")

@@ -200,3 +200,12 @@ def test_a_drive_that_is_gone_takes_no_message_away(crowded, monkeypatch):
     before = crowded.state.notice
     crowded._after_answer()
     assert before and crowded.state.notice == before
+
+
+def test_a_refusal_for_want_of_room_shows_the_ways_to_make_some(desk, disk, snapshot):
+    """It said "make room on it", and the ways to do so stood there at the next start alone."""
+    assert desk.state.shortage is None
+    disk[0] = SHORT_BYTES // 2
+    desk.store.say(in_words(FULL))
+    wait_until(lambda: desk.state.shortage is not None)
+    assert "empty-kept" in region(desk, "shortage")

@@ -68,7 +68,7 @@ SLIPS = (
     Slip(
         "app/store/history.py", "state, to_json_text(extra or {})", "state, json.dumps(extra or {})", _SHOWN
     ),
-    Slip("app/store/history.py", "return text  # perhaps a message", "return line", _SHOWN),
+    Slip("app/store/turns.py", "return text  # perhaps a message", "return line", _SHOWN),
     Slip("app/render/templating.py", "finalize=_shown", "finalize=None", _SHOWN),
     Slip("app/render/markdown.py", "piece if whole else None))", "None))", _SHOWN),
     Slip("app/desk/answer_snapshot.py", " and not _said(joined[-1], piece)", "", _SHOWN),
