@@ -1,0 +1,58 @@
+"""A talk that is opened: where the page stands in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.desk.values import ImportedFile
+from tests.support.fake_runtime import FakeRuntime, wait_until
+
+pytestmark = pytest.mark.e2e
+LAST = """() => {
+  const column = document.getElementById("scroller").getBoundingClientRect();
+  const box = [...document.querySelectorAll("#turns .asked")].at(-1).getBoundingClientRect();
+  return box.top >= column.top - 4 && box.bottom <= column.bottom;
+}"""
+
+
+@pytest.fixture
+def talked(serve, open_page):
+    """A book with six questions, in a wide window."""
+    page = open_page(serve(FakeRuntime(pace=1e-5, prefill_steps=1)), width=1280, height=800)
+    desk = serve.desk
+    desk.imports.sample(desk.imports.samples[1].name)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    for at in range(6):
+        desk.questions.ask(f"Question {at}?")
+        wait_until(lambda: not desk.state.busy)
+    page.wait_for_selector("#turns .asked >> nth=5")
+    return page, desk
+
+
+def test_a_talk_is_opened_at_its_last_question_in_a_wide_window_too(talked):
+    """It was opened at its first one, or in its middle, below the card."""
+    page, desk = talked
+    talk = desk.state.conversation_id
+    desk.books.begin_conversation()
+    page.wait_for_selector("#turns .asked", state="detached")
+    page.evaluate("document.getElementById('scroller').scrollTop = 0")
+    desk.books.open_conversation(talk)
+    page.wait_for_selector("#turns .asked >> nth=5")
+    page.wait_for_function(LAST)
+    page.reload()
+    page.wait_for_selector("#turns .asked >> nth=5")
+    page.wait_for_function(LAST)
+
+
+def test_a_question_can_be_asked_while_another_book_is_being_read(talked):
+    """The question box, and Stop in it, were gone until the file was read."""
+    page, desk = talked
+    assert page.is_visible("#composer")
+    desk.store.update(opening=ImportedFile(Path("long.pdf"), "long.pdf"))
+    page.wait_for_selector("[data-stage='opening']")
+    assert page.is_visible("#composer") and not page.is_visible("#choices")
+    desk.books.begin_conversation()
+    page.wait_for_selector("#turns .asked", state="detached")
+    assert not page.is_visible("#composer"), "nothing is open to be asked about"
