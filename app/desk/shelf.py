@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.desk.books import OpenBooks
 from app.desk.store import Store
 from app.desk.trash import Trash
+from app.desk.values import Remedy
 from app.errors import in_words
 from app.store.library import Library
 from app.store.making_room import with_room
@@ -39,7 +40,8 @@ class Shelf:
         unstored = self.keep(document, cover=cover, again=again)
         if self._store.state.working:
             words = _("“{title}” was read and stands on the shelf.")
-            self._store.say(words.format(title=document.title), "info")
+            open_it = Remedy(_("Open"), act="book", id=document.sha256)
+            self._store.say(words.format(title=document.title), "info", open_it)
         else:
             self._books.select(document.sha256)
         if unstored:

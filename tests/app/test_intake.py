@@ -301,6 +301,8 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
         and "The Scan" in desk.state.notice.text
     )
     assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
+    (way,) = desk.state.notice.remedies
+    assert (way.act, way.id) == ("book", "b" * 64), "the message had no way to open it"
     desk.stop()
 
 
