@@ -38,15 +38,18 @@ class Shelf:
         otherwise.
         """
         unstored = self.keep(document, cover=cover, again=again)
-        if self._store.state.working:
+        if self._store.state.working and unstored:
+            words = _("“{name}” was not opened. {reason}")
+            self._store.say(words.format(name=document.title, reason=unstored))
+        elif self._store.state.working:
             words = _("“{title}” was read and stands on the shelf.")
             open_it = Remedy(_("Open"), act="book", id=document.sha256)
             self._store.say(words.format(title=document.title), "info", open_it)
         else:
             self._books.select(document.sha256)
-        if unstored:
-            words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
-            self._store.say(words.format(title=document.title, reason=unstored))
+            if unstored:
+                words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
+                self._store.say(words.format(title=document.title, reason=unstored))
 
     def read_otherwise(self) -> None:
         """Puts all of the open web page in the place of its article, or the article back."""

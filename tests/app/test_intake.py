@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -303,6 +305,18 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
     assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
     (way,) = desk.state.notice.remedies
     assert (way.act, way.id) == ("book", "b" * 64), "the message had no way to open it"
+    desk.stop()
+
+
+def test_a_book_that_cannot_be_stored_while_an_answer_is_written_is_not_called_open(desk, book, monkeypatch):
+    """ "It is open, but it could not be put on the shelf" stood above another book's answer."""
+    monkeypatch.setattr(desk.library, "add", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+    desk.engine.pace = 0.05
+    desk.questions.ask("Who?")
+    wait_until(lambda: desk.state.working)
+    desk.shelf.put(replace(book, sha256="b" * 64, title="The Scan"), cover=b"", again=False)
+    assert desk.state.book_id == book.sha256 and desk.state.notice.kind == "error"
+    assert set(desk.state.notice.text.values) == {"name", "reason"} and not desk.state.notice.remedies
     desk.stop()
 
 
