@@ -112,9 +112,9 @@ class RetrievalAnswering(Responder):
             search.likeliest[one.support.passage] = heard[one.witness][1][one.at]
         best = judge.best(scored)
         if best is not None and not search.stopped and best[1] >= least:
-            one, odds = best
+            one, _odds = best
             checked = self.reader.rechecked(run, heard[one.witness][1][one.at])
-            search.best = replace(checked, sure=odds >= judge.marked)
+            search.best = replace(checked, sure=judge.is_sure(one, scored))
         return search
 
     def _is_short(self, ask: Request, plan: ReadingPlan) -> bool:

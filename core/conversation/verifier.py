@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -49,9 +49,11 @@ class ScoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Log-odds that an answer is right: bias + weights * features. One is given from `given` on, and bears a
-    mark from `marked` on. From a short text it is given from `given_short` on: what one passage of a book
-    says others say, too, but of a short text few could.
+    """Log-odds that an answer is right: bias + weights * features. One is given from `given` on. From a short
+    text it is given from `given_short` on: what one passage of a book says others say, too, but of a short
+    text few could. It bears a mark from `marked` on, with `expected` times the number of right ones that the
+    odds of all promise and `refusals` times the share of refusals: a reader that has found the place says
+    much that is likely there, and little elsewhere.
     """
 
     bias: float
@@ -59,6 +61,8 @@ class Verifier:
     given: float
     marked: float
     given_short: float
+    expected: float = 0.0
+    refusals: float = 0.0
 
     def score(self, one: ScoredAnswer) -> float:
         """Its log-odds."""
@@ -69,15 +73,29 @@ class Verifier:
         scored = [(one, self.score(one)) for one in found]
         return max(scored, key=lambda one: one[1], default=None)
 
+    def is_sure(self, best: ScoredAnswer, found: Sequence[ScoredAnswer]) -> bool:
+        """Whether the best of all that were found bears a mark."""
+        promised = self.expected * expected_right(map(self.score, found))
+        return self.score(best) + promised + self.refusals * refusals(best.features) >= self.marked
+
+
+def expected_right(odds: Iterable[float]) -> float:
+    """How many of so many answers are right, by their log-odds."""
+    return math.fsum(1 / (1 + math.exp(-one)) for one in odds)
+
+
+def refusals(features: Sequence[float]) -> float:
+    """The share of refusals of all that was said to the question of an answer with these features."""
+    return features[NAMES.index("refusals of all that was said")]
+
 
 @lru_cache(maxsize=1)
 def load_verifier(name: str) -> Verifier:
     """The verifier that comes with the program under this path in assets/models."""
     held = json.loads((ROOT / "assets" / "models" / name).read_text(encoding="utf-8"))
     assert list(held["weights"]) == list(NAMES), "the verifier was learned on other features: learn it anew"
-    return Verifier(
-        held["bias"], tuple(held["weights"].values()), held["given"], held["marked"], held["given_short"]
-    )
+    thresholds = (held[name] for name in ("given", "marked", "given_short", "expected", "refusals"))
+    return Verifier(held["bias"], tuple(held["weights"].values()), *thresholds)
 
 
 def scored_answers(question: str, heard: Sequence[PassageAnswers], evidence: Evidence) -> list[ScoredAnswer]:

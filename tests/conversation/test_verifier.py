@@ -129,6 +129,20 @@ def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(use
 
 
 @pytest.mark.parametrize(
+    ("beside", "several"), [({"expected": 0.75}, [False, True]), ({"refusals": 0.7}, [True, False])]
+)
+def test_a_mark_counts_how_much_is_likely_right_and_how_much_refused(uses, beside, several: list[bool]):
+    """Its own odds alone say little of an answer that is likely enough to be given."""
+    marks = []
+    for replies in (HIDDEN, {**HIDDEN, "priest": HIDDEN["third plank"]}):
+        session, _engine = make(reader(replies), style=JUDGED)
+        uses(Verifier(0.0, (0.0,) * len(NAMES), 0.0, 0.5, 0.0, **beside))  # each is right by one half
+        (stand,) = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).stands
+        marks.append(stand.borne_out)
+    assert marks == several
+
+
+@pytest.mark.parametrize(
     ("passages", "chosen", "gives"),
     [(SHORT_PASSAGES, (), True), (SHORT_PASSAGES + 1, (), False), (SHORT_PASSAGES + 1, (1, 2), True)],
 )

@@ -7,7 +7,8 @@
 The first turns what tools.embedded_reader.candidates has written into features and whether each answer is
 right, about whole books or short stretches; the last is a logistic regression on those about books, by
 Newton's method in float64, where each question weighs the same. Thresholds come from questions that were left
-out of the learning, in folds of several orders: one order alone moves them by as much as a feature does.
+out of the learning, in folds of several orders: one order alone moves them by as much as a feature does. So
+do two numbers that count for a mark alone: how many of all answers are likely right, and how much is refused.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from core.conversation.reranking import ScoredPassage
-from core.conversation.verifier import NAMES, PassageAnswers, scored_answers
+from core.conversation.verifier import NAMES, PassageAnswers, expected_right, refusals, scored_answers
 from core.documents import read_document
 from core.evidence.support import Evidence
 from tools.embedded_reader.stretches import stretch_text
@@ -44,6 +45,21 @@ class AskedQuestion:
     book: str
     question: str
     rows: tuple[tuple[tuple[float, ...], bool], ...]
+
+
+class JudgedAnswer(NamedTuple):
+    """The score of the answer that would be given, how many right ones were expected, the share of refusals,
+    and whether it is right.
+    """
+
+    score: float
+    expected: float
+    refusals: float
+    hit: bool
+
+    def surety(self, weights: tuple[float, float]) -> float:
+        """What its mark hangs on, with these weights of what is expected and of refusals."""
+        return self.score + weights[0] * self.expected + weights[1] * self.refusals
 
 
 def question_table(lines: Sequence[dict[str, Any]], books: Path) -> Iterator[AskedQuestion]:
@@ -80,9 +96,15 @@ def is_right(said: str, keywords: Sequence[str] | None) -> bool:
 def learned(asked: Sequence[AskedQuestion]) -> tuple[float, tuple[float, ...]]:
     """The bias and weights that suit these questions best."""
     rows = [(features, hit, 1 / len(one.rows)) for one in asked for features, hit in one.rows]
-    x = torch.tensor([features for features, _hit, _weight in rows], dtype=torch.float64)
-    y = torch.tensor([float(hit) for _features, hit, _weight in rows], dtype=torch.float64)
-    weight = torch.tensor([share for _features, _hit, share in rows], dtype=torch.float64)
+    return _logistic(*zip(*rows, strict=True))
+
+
+def _logistic(
+    features: Sequence[Sequence[float]], hits: Sequence[bool], shares: Sequence[float]
+) -> tuple[float, tuple[float, ...]]:
+    x = torch.tensor(features, dtype=torch.float64)
+    y = torch.tensor(hits, dtype=torch.float64)
+    weight = torch.tensor(shares, dtype=torch.float64)
     mean, spread = x.mean(0), x.std(0).clamp(min=1e-9)
     z = torch.cat([torch.ones(len(x), 1, dtype=torch.float64), (x - mean) / spread], 1)
     ridge = torch.full((z.shape[1],), 2 * _RIDGE * float(weight.sum()), dtype=torch.float64)
@@ -97,11 +119,9 @@ def learned(asked: Sequence[AskedQuestion]) -> tuple[float, tuple[float, ...]]:
     return float(b[0] - own @ mean), tuple(own.tolist())
 
 
-def judged_by_folds(
-    asked: Sequence[AskedQuestion], judged: Sequence[AskedQuestion]
-) -> list[tuple[float, bool]]:
-    """Score and rightness of the answer that would be given to each question of `judged`, which are among
-    those `asked`, by a verifier that was not taught on it: `_ORDERS` times, in folds of as many orders.
+def judged_by_folds(asked: Sequence[AskedQuestion], judged: Sequence[AskedQuestion]) -> list[JudgedAnswer]:
+    """The answer that would be given to each question of `judged`, which are among those `asked`, by a
+    verifier that was not taught on it: `_ORDERS` times, in folds of as many orders.
     """
     found = []
     for order in range(_ORDERS):
@@ -111,23 +131,44 @@ def judged_by_folds(
             left_out = {(one.book, one.question) for one in shuffled[fold::_FOLDS]}
             for one in judged:
                 if (one.book, one.question) in left_out:
-                    scored = [(_score(bias, weights, features), hit) for features, hit in one.rows]
-                    found.append(max(scored, default=(float("-inf"), False)))
+                    found.append(_judged(bias, weights, one))
     return found
 
 
-def thresholds(found: Sequence[tuple[float, bool]]) -> tuple[float, float]:
-    """From which score on an answer is given, and marked: as low as the shares of wrong ones allow."""
-    ranked = sorted(found, reverse=True)
-    given = _lowest(ranked, _WRONG_GIVEN * len(found))
-    wrong = sum(not hit for score, hit in found if score >= given)
-    return given, _lowest(ranked, _WRONG_MARKED * wrong)
+def _judged(bias: float, weights: Sequence[float], one: AskedQuestion) -> JudgedAnswer:
+    scored = [(_score(bias, weights, features), features, hit) for features, hit in one.rows]
+    if not scored:
+        return JudgedAnswer(float("-inf"), 0.0, 1.0, False)
+    score, features, hit = max(scored)
+    return JudgedAnswer(score, expected_right(odds for odds, *_row in scored), refusals(features), hit)
 
 
-def _lowest(ranked: Sequence[tuple[float, bool]], most: float) -> float:
+def mark_weights(found: Sequence[JudgedAnswer]) -> tuple[float, float]:
+    """What a right answer that is expected, and all refusals, count beside the best one's score for whether
+    that is right; nothing where too few questions say it.
+    """
+    rows = [one for one in found if one.score > float("-inf")]
+    if not rows:
+        return 0.0, 0.0
+    features = [(one.score, one.expected, one.refusals) for one in rows]
+    _bias, (score, *others) = _logistic(features, [one.hit for one in rows], [1.0] * len(rows))
+    expected, refused = (one / score if score > 0 else 0.0 for one in others)
+    return expected, refused
+
+
+def thresholds(found: Sequence[JudgedAnswer], weights: tuple[float, float]) -> tuple[float, float]:
+    """From which score on an answer is given, and from which surety on one that is given is marked: as low as
+    the shares of wrong ones allow.
+    """
+    given = _lowest([(one.score, one.hit) for one in found], _WRONG_GIVEN * len(found))
+    shown = [(one.surety(weights), one.hit) for one in found if one.score >= given]
+    return given, _lowest(shown, _WRONG_MARKED * sum(not hit for _surety, hit in shown))
+
+
+def _lowest(found: Sequence[tuple[float, bool]], most: float) -> float:
     """The score from which at most so many are wrong."""
     wrong, lowest = 0, float("inf")
-    for score, hit in ranked:
+    for score, hit in sorted(found, reverse=True):
         wrong += not hit
         if wrong > most:
             return lowest
@@ -144,12 +185,16 @@ def verifier(asked: Sequence[AskedQuestion], short: Sequence[AskedQuestion]) -> 
     from `short`, the same questions about stretches.
     """
     bias, weights = learned(asked)
-    given, marked = thresholds(judged_by_folds(asked, asked))
-    found = judged_by_folds(asked, short)
+    found = judged_by_folds(asked, asked)
+    expected, refused = (round(one, 3) for one in mark_weights(found))
+    given, marked = thresholds(found, (expected, refused))
+    brief = [(one.score, one.hit) for one in judged_by_folds(asked, short)]
     return {
         "given": round(given, 3),
         "marked": round(marked, 3),
-        "given_short": round(_lowest(sorted(found, reverse=True), _WRONG_SHORT * len(found)), 3),
+        "given_short": round(_lowest(brief, _WRONG_SHORT * len(brief)), 3),
+        "expected": expected,
+        "refusals": refused,
         "bias": round(bias, 6),
         "weights": {name: round(value, 6) for name, value in zip(NAMES, weights, strict=True)},
     }
