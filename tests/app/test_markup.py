@@ -12,7 +12,7 @@ from app.store.turns import StoredTurn
 from app.web.regions import answer_html, turn_html
 
 TAG = re.compile(
-    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|a|button|svg|path)"
+    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|a|button|svg|path|details|summary|small)"
     r"(?:\s+[a-zA-Z-]+=\"[^\"<>]*\")*/?>"
 )
 TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=60)
@@ -30,7 +30,20 @@ def test_no_text_becomes_a_tag(pieces, start, length):
     for html in (answer_html(tuple(pieces), cited), turn_html(asked)):
         rest = TAG.sub("", html)
         assert "<" not in rest and ">" not in rest
-        for tag in ("div", "p", "ul", "ol", "li", "span", "strong", "em", "a", "button"):
+        for tag in (
+            "div",
+            "p",
+            "ul",
+            "ol",
+            "li",
+            "span",
+            "strong",
+            "em",
+            "a",
+            "button",
+            "details",
+            "summary",
+        ):
             assert len(re.findall(rf"<{tag}[ >]", html)) == html.count(f"</{tag}>")
 
 
