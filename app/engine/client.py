@@ -102,9 +102,9 @@ class Runtime(Supervisor):
         there.
         """
         with self._lock:
-            if self.state != "ready":
-                return
             process = self._process
+            if self.state != "ready" or process is None:
+                return
             self._saving, inbox = process.post({"do": "save"})
         try:
             inbox.get(timeout=timeout_s)
@@ -179,12 +179,13 @@ class Runtime(Supervisor):
 
     def _begin(self, ask: Request) -> tuple[int, Inbox] | Failed:
         with self._lock:
-            if self.state != "ready":
+            process = self._process
+            if self.state != "ready" or process is None:
                 busy = _("An answer is still being written. Stop it or wait for its end.")
                 return Failed(busy if self.state == "busy" else self.error or _("The engine is not running."))
             if ask.book is not None:
-                self._hand_over(self._process, ask.book)
-            number, inbox = self._process.post({"do": "ask", "ask": pack_ask(ask)})
+                self._hand_over(process, ask.book)
+            number, inbox = process.post({"do": "ask", "ask": pack_ask(ask)})
             self._answering = number
             if ask.low_priority:
                 self._guest = number

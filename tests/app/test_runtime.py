@@ -383,3 +383,15 @@ def test_a_first_load_that_is_cancelled_waits_for_the_restart(make):
     assert isinstance(last(waiting), Failed)
     runtime.start()
     assert runtime.state == "loading"
+
+
+def test_a_closed_engine_is_asked_nothing(make):
+    """Closing the app stores what was read, and may come twice."""
+    runtime = make()
+    runtime.start()
+    assert runtime.wait_ready(300)
+    runtime.close()
+    runtime.save(5)
+    (said,) = ask(runtime)
+    assert isinstance(said, Failed)
+    runtime.stop()
