@@ -74,7 +74,10 @@ def test_a_full_disk_keeps_the_question_in_its_box(serve, open_page, drop, sampl
     page.wait_for_selector("#turns .answer footer >> nth=1")
     page.reload()
     page.wait_for_selector("#turns .answer footer >> nth=1")
-    assert asked(page) == [FIRST, long]
+    first, folded = asked(page)
+    assert first == FIRST and folded.startswith(SECOND * 5) and len(folded) < len(long)
+    page.click("#turns details.long-question summary")
+    assert long in page.inner_text("#turns details.long-question")
 
 
 def test_a_data_folder_that_becomes_read_only_is_said(serve, open_page, drop, sample):
