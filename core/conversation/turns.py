@@ -160,10 +160,8 @@ class Turns:
         needed = len(prompt.ids) + max(params.max_new_tokens, len(refusal)) + 1
         context = self._shelf.take(key, needed, spare_tokens=PASSAGE_SLACK, passing=True)
         context.belongs_to(key[0], 0)
-        events, known = (
-            self._engine.generate(context, [*read, asked[0]], params, should_stop=run.should_stop),
-            0,
-        )
+        events = self._engine.generate(context, [*read, asked[0]], params, should_stop=run.should_stop)
+        known = 0
         for event in events:
             if isinstance(event, Done):
                 return None

@@ -15,6 +15,7 @@ TAG = re.compile(
     r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|a|button|svg|path|details|summary|small)"
     r"(?:\s+[a-zA-Z-]+=\"[^\"<>]*\")*/?>"
 )
+PAIRED = ("div", "p", "ul", "ol", "li", "span", "strong", "em", "a", "button", "details", "summary")
 TEXTS = st.text(alphabet=st.sampled_from("ab <>&\"'*#-1.\n/=`${}é"), max_size=60)
 
 
@@ -30,20 +31,7 @@ def test_no_text_becomes_a_tag(pieces, start, length):
     for html in (answer_html(tuple(pieces), cited), turn_html(asked)):
         rest = TAG.sub("", html)
         assert "<" not in rest and ">" not in rest
-        for tag in (
-            "div",
-            "p",
-            "ul",
-            "ol",
-            "li",
-            "span",
-            "strong",
-            "em",
-            "a",
-            "button",
-            "details",
-            "summary",
-        ):
+        for tag in PAIRED:
             assert len(re.findall(rf"<{tag}[ >]", html)) == html.count(f"</{tag}>")
 
 
