@@ -70,7 +70,8 @@ class SeveralBooks:
         with an earlier one.
         """
         if books := self.chosen:
-            asked = tuple(BookAnswer(one.id, one.title, new_id(), question) for one in books)
+            here = self._store.state.conversation_id
+            asked = tuple(BookAnswer(one.id, one.title, new_id(), question, asked_in=here) for one in books)
             self._store.update(lambda now: replace(now, book_answers=(*_unfinished(now), *asked)))
             self.advance()
 
@@ -89,8 +90,13 @@ class SeveralBooks:
         self._store.update(lambda now: replace(now, book_answers=_asked(now, question)))
 
     def put_away(self) -> None:
-        """Shows the answers no more; each stays in its book's conversation."""
-        self._store.update(lambda now: replace(now, book_answers=()))
+        """Shows the answers beside the open conversation no more; each stays in its book's own."""
+
+        def without(now: AppState) -> AppState:
+            here = now.shown_book_answers
+            return replace(now, book_answers=tuple(one for one in now.book_answers if one not in here))
+
+        self._store.update(without)
 
     def _begin(self, one: BookAnswer) -> None:
         book = self._library.find(one.book_id)

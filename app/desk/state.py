@@ -87,6 +87,11 @@ class AppState:
         return None if self.answer_elsewhere else self.answer
 
     @property
+    def shown_book_answers(self) -> tuple[BookAnswer, ...]:
+        """What the other books answered to a question of the open conversation."""
+        return tuple(one for one in self.book_answers if one.asked_in == self.conversation_id)
+
+    @property
     def answer_elsewhere(self) -> AnswerPlace | None:
         """Where the answer is made or was made, if that is not the open conversation."""
         place = self.answer_place if self.answer else None

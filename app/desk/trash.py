@@ -175,6 +175,6 @@ def _without(state: AppState, name: str) -> AppState:
         overflow=crowded if is_crowded else None,
         answer=state.answer if stands else None,
         book_answers=tuple(
-            one for one in state.book_answers if name not in (one.book_id, one.conversation_id)
+            one for one in state.book_answers if name not in (one.book_id, one.conversation_id, one.asked_in)
         ),
     )

@@ -230,7 +230,7 @@ class DiskShortage:
 class BookAnswer:
     """What another book than the open one answers to the same question. `state`: waiting | writing | finished
     | failed; `pieces`: (text, level) of the answer, or why there is none; `places`: (offset, length, where)
-    that it leads to.
+    that it leads to; `asked_in`: the conversation beside whose question it stands.
     """
 
     book_id: str
@@ -240,6 +240,7 @@ class BookAnswer:
     state: str = "waiting"
     pieces: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[int, int, str], ...] = ()
+    asked_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)

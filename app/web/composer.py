@@ -74,10 +74,10 @@ def asks_too_html(entries: Sequence[BookEntry], asked_too: Sequence[tuple[str, s
     return render("asks_too.html", books=ticked, count=sum(chosen for _one, chosen in ticked))
 
 
-def book_answers_html(book_answers: Sequence[BookAnswer]) -> str:
+def book_answers_html(shown_book_answers: Sequence[BookAnswer]) -> str:
     """What they answered, one after another."""
-    said = {one.conversation_id: answer_html(one.pieces) for one in book_answers}
-    return render("book_answers.html", answers=book_answers, said=said)
+    said = {one.conversation_id: answer_html(one.pieces) for one in shown_book_answers}
+    return render("book_answers.html", answers=shown_book_answers, said=said)
 
 
 def queue_html(

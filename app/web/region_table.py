@@ -127,9 +127,9 @@ def _queue(
     shown_overflow: ContextOverflow | None,
     entries: list[BookEntry],
     book_id: str,
-    book_answers: tuple[BookAnswer, ...],
+    shown_book_answers: tuple[BookAnswer, ...],
 ) -> str:
-    shown = {one.conversation_id for one in book_answers}  # where the books' answers stand
+    shown = {one.conversation_id for one in shown_book_answers}  # where the books' answers stand
     if answer_elsewhere and answer_elsewhere.conversation_id in shown:
         answer_elsewhere = None
     crowded = overflow if shown_overflow is None else None

@@ -174,6 +174,21 @@ def test_an_answer_of_another_book_is_laid_out_and_in_the_languages_words(shelf)
         assert "Das Buch scheint es nicht zu sagen." in book_answers_html([unsaid])
 
 
+def test_what_other_books_answered_stands_beside_its_question_alone(shelf):
+    """It stood below whatever conversation was opened next."""
+    desk, _engine, others = shelf
+    desk.questions.ask(QUESTION)
+    asked_all(desk)
+    asked_in = desk.state.conversation_id
+    desk.books.begin_conversation()
+    desk.actions.dispatch({"act": "put-away-books"})
+    assert "".join(Page(desk).render()["book-answers"]) == ""
+    desk.books.open_conversation(asked_in)
+    assert "".join(Page(desk).render()["book-answers"]).count("<article") == len(others)
+    desk.actions.dispatch({"act": "put-away-books"})
+    assert "".join(Page(desk).render()["book-answers"]) == "" and desk.state.book_answers == ()
+
+
 def test_stop_ends_the_row_and_what_is_answered_stays(shelf):
     desk, engine, _others = shelf
     engine.pace = 0.02
