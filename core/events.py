@@ -90,7 +90,8 @@ class Stats:
     context_total: int = 0
     peak_memory_bytes: int = 0
     bytes_moved: int = 0  # host -> device KV bytes of this answer
-    # one per round; of more than 300 rounds, means of as many neighbours as it takes
+    # one per round behind the first, whose time is in ttft_s; of more than 300 rounds, means of as many
+    # neighbours as it takes
     tbt_series_ms: tuple[float, ...] = ()
     # accepted / evaluated of the outermost level per round, likewise
     acceptance_series: tuple[float, ...] = ()

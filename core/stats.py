@@ -64,13 +64,13 @@ class StatsRecorder:
             self._longest_s = max(self._longest_s, seconds)
             self._decode_s += seconds
             self._token_s.extend([seconds / tokens] * tokens)
+            self._tbt_series.append(round(1e3 * seconds / tokens, 2))
+            self._acceptance_series.append(round(retrieval.rate, 4) if retrieval.rate is not None else 0.0)
             if not one.acceptance_draft.evaluated and not retrieval.evaluated:
                 self._plain += 1
                 self._plain_s += seconds
         self._last_s, self._last_tokens = seconds, tokens
         self._sizes[tokens] += 1
-        self._tbt_series.append(round(1e3 * seconds / tokens, 2))
-        self._acceptance_series.append(round(retrieval.rate, 4) if retrieval.rate is not None else 0.0)
 
     def stats(self) -> Stats:
         """Everything so far."""

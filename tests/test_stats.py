@@ -44,7 +44,7 @@ def test_one_answer_of_three_rounds():
     assert (stats.acceptance_draft.accepted, stats.acceptance_draft.evaluated) == (2, 4)
     assert stats.acceptance_retrieval.rate == 0.75
     assert stats.bytes_moved == 15 and stats.context_used == 106 and stats.peak_memory_bytes == 7
-    assert stats.tbt_series_ms == (500.0, 100.0, 300.0) and stats.acceptance_series == (0.0, 1.0, 0.0)
+    assert stats.tbt_series_ms == (100.0, 300.0) and stats.acceptance_series == (1.0, 0.0)
 
 
 def test_the_series_covers_the_whole_answer_at_its_length():
@@ -53,7 +53,7 @@ def test_the_series_covers_the_whole_answer_at_its_length():
     for index in range(400):
         counted.round(RoundStats(1, index / 1e3, Acceptance(), Acceptance(1, 1)))
     series = counted.stats().tbt_series_ms
-    assert len(series) == 200 and series[0] == 0.5 and series[-1] == 398.5
+    assert len(series) == 200 and series[0] == 1.5 and series[-1] == 399.0
     assert thinned([1.0, 3.0, 8.0], most=2) == (2.0, 8.0) and thinned([], most=2) == ()
 
 
@@ -73,7 +73,7 @@ def test_several_stretches_are_one_answer_in_every_figure():
     other.round(RoundStats(3, 0.3, Acceptance(1, 1), Acceptance(3, 3)))
     whole = combined_stats([one.stats(), Stats(model="known before"), other.stats()])
     assert (whole.new_tokens, whole.rounds, whole.round_sizes) == (6, 3, (1, 1, 1))
-    assert whole.tbt_series_ms == (250.0, 100.0, 100.0) and len(whole.acceptance_series) == 3
+    assert whole.tbt_series_ms == (100.0,) and whole.acceptance_series == (1.0,)
     assert whole.acceptance_draft == Acceptance(2, 4)
     assert combined_stats([other.stats(), Stats(model="known before")]) == other.stats()
 
