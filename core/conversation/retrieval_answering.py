@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from core.conversation import verifier
+from core.conversation.answer_language import english_only
 from core.conversation.answer_validation import is_answer, is_refusal
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed
@@ -68,6 +69,9 @@ class RetrievalAnswering(Responder):
             if run.ask.spoiler_limit is not None or run.ask.end is not None:
                 words = _("Not in what may be read of this book: {names}.")
             search.said.append(words.format(names=listed_texts(strange)))
+        if search.best is None:  # why stands in the answer then, and not below it too
+            search.why = english_only(self._style, run.ask.question)
+            plan = replace(plan, notes=tuple(one for one in plan.notes if one not in search.why))
         yield from self._told(run, plan, search, started)
 
     def unsaid(self, run: AnswerRun, plan: ReadingPlan, why: str) -> Iterator[Event]:

@@ -37,7 +37,8 @@ _Held = tuple[tuple[int, int], frozenset[str]]
 class RetrievalState:
     """How far the search for an answer is. `count` passages were found; `order` are those, best first, of
     which so many were `reached`. `best`: the answer that is given; `tried`: one of each passage that was
-    asked; `more`: those beside them; `likeliest`: of a passage, to be right. `said`: what else is to be told.
+    asked; `more`: those beside them; `likeliest`: of a passage, to be right. `said`: what else is to be told;
+    `why`: what is told at once where nothing is found.
     """
 
     evidence: Evidence
@@ -50,6 +51,7 @@ class RetrievalState:
     more: list[Candidate] = field(default_factory=list)
     likeliest: dict[Passage, Candidate] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    why: tuple[str, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
         """What is told below the answer, nothing twice."""
@@ -77,8 +79,8 @@ class RetrievalState:
             hint = _(
                 "No passage shares a word with the question: ask with names or words that stand in the book."
             )
-            return (Piece(joined_sentences(_(UNSAID), hint), ""),)
-        said = [_(UNSAID), _("Nearest passages:")]
+            return (Piece(joined_sentences(_(UNSAID), *(self.why or (hint,))), ""),)
+        said = [_(UNSAID), *self.why, _("Nearest passages:")]
         if ask.chapters or ask.selected_chapters:
             said.insert(1, _("Only the chosen chapters were read."))
         shown = [Piece(joined_sentences(*said), "")]

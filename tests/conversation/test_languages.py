@@ -6,7 +6,9 @@ import dataclasses
 
 from core.conversation.answer_language import no_english
 from core.documents.document import Document, Section
+from core.evidence.support import UNSAID
 from tests.support.fakes import CharTokenizer
+from tests.support.ferry import reader, told
 from tests.support.said import worded_by
 from tests.support.talks import STYLE, ask, book, finished, make
 
@@ -43,6 +45,20 @@ def test_model_of_one_language_says_so():
     assert "Answer in the language" not in prompt
     assert [note[: len(NOTE)] for note in notes] == [NOTE]
     assert asked_in("Who keeps the lamp?", style=ENGLISH)[1] == ()
+
+
+def test_what_such_a_question_does_not_find_is_put_down_to_its_language_at_once():
+    """The page said that the book does not say it, and to ask with words that stand in the book; far below,
+    why.
+    """
+    for question in ("钥匙在哪里？", "Wo ist der Schlüssel, und hat ihn der silver key priest?"):
+        session, _ = make(reader({}), style=ENGLISH)
+        done = finished(ask(session, told(), question, reading_mode="retrieval"))
+        assert done.text.startswith(f"{UNSAID} {NOTE}") and "shares a word" not in done.text
+        assert not any(NOTE in note for note in done.notes)
+    session, _ = make(reader({"silver": "Under the plank."}), style=ENGLISH)
+    done = finished(ask(session, told(), "Wo ist the silver key, wer hat ihn?", reading_mode="retrieval"))
+    assert NOTE not in done.text and [NOTE in note for note in done.notes] == [True]
 
 
 def test_card_of_a_book_in_another_language_says_so():
