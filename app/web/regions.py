@@ -139,11 +139,13 @@ def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *,
     )
 
 
-def _by_part(book: Document | None) -> list[tuple[str, list[tuple[int, str]]]]:
-    """The chapters as (number, title), under the part of the book they stand in; "" where there are none."""
+def _by_part(book: Document | None) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """The chapters as (number, title, whether the title has a number of its own), under the part of the book
+    they stand in; "" where there are none.
+    """
     chapters = book.chapters if book else ()
-    named = zip(chapter_names(book, chapters), chapters, strict=True) if book else ()
-    rows = [(name.part, number, " ".join(one.title.split())) for number, (name, one) in enumerate(named, 1)]
+    named = enumerate(zip(chapter_names(book, chapters), chapters, strict=True), 1) if book else ()
+    rows = [(name.part, number, " ".join(one.title.split()), name.numbered) for number, (name, one) in named]
     return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 

@@ -34,6 +34,11 @@ class ChapterName:
     title: str
     part: str = ""
 
+    @property
+    def numbered(self) -> bool:
+        """Whether the title has a number of its own: "III: The Return"."""
+        return _NUMBERED.match(self.title) is not None
+
 
 def chapter_names(document: Document, book: Sequence[Section]) -> list[ChapterName]:
     """The chapters' names, in the order of `book`."""

@@ -1,0 +1,34 @@
+"""The menus of chapters."""
+
+from __future__ import annotations
+
+import re
+
+from app.web import regions
+from core.documents.document import Document, Section
+
+TITLES = ("Chapter 1. The Quay", "II: Fog", "In the Forest", "Twelve.")
+TEXT = "".join(f"{title}\n\nThere it was.\n\n" for title in TITLES)
+STARTS = [TEXT.index(title) for title in TITLES]
+SECTIONS = tuple(
+    Section(title, start, end)
+    for title, start, end in zip(TITLES, STARTS, [*STARTS[1:], len(TEXT)], strict=True)
+)
+BOOK = Document("B", "", "txt", TEXT, SECTIONS, sha256="b")
+
+
+def options(html: str) -> list[str]:
+    return [" ".join(one.split()) for one in re.findall(r"<option[^>]*>([^<]*)", html)]
+
+
+def test_a_chapter_that_has_a_number_gets_no_second_one():
+    """The menus said "1. Chapter 1. The Quay" and "Up to chapter 1: Chapter 1. The Quay"."""
+    chosen = options(regions.choices_html(BOOK, (0, 0), "page", fixed=False))
+    assert chosen[1:5] == ["Chapter 1. The Quay", "II: Fog", "3. In the Forest", "Twelve."]
+    ways = options(regions.ways_html(BOOK, reading_mode="auto", spoiler_limit=None, busy=False))
+    assert ways[-4:] == [
+        "Up to Chapter 1. The Quay",
+        "Up to II: Fog",
+        "Up to chapter 3: In the Forest",
+        "Up to Twelve.",
+    ]
