@@ -11,7 +11,7 @@ from app.store.turns import StoredTurn, displayed_text, level_pieces
 from core.text.words import localized
 from core.text.words import translated as _
 
-UNSURE = "○"  # behind a sentence of which it is not sure that the book says it
+UNSURE = "○"  # behind a sentence that may not be right, as far as the book shows
 
 
 class Footnotes:
@@ -66,7 +66,7 @@ class Footnotes:
 
 def unsure_legend(text: str) -> tuple[str, ...]:
     """What UNSURE says, where it stands in this text."""
-    said = _("Not sure that the book says this.")
+    said = _("Not sure that this is right.")
     return (f"{UNSURE} {said}",) if UNSURE in text else ()
 
 
