@@ -27,6 +27,7 @@ OF_WORDS = (
     "test_words.py",
     "test_translations.py",
     "text/test_messages.py",
+    "app/test_chapter_menus.py",
     "app/test_shown_words.py",
     "app/test_languages.py",
     "app/test_cli.py",

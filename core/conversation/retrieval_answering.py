@@ -64,13 +64,8 @@ class RetrievalAnswering(Responder):
             search = yield from self._asked_in_turn(alone, found)
         if search.best and run.ask.instructions:
             yield from self._as_wished(alone, search)
-        if strange := search.evidence.unknown_names(run.ask.question):
-            words = _("Not in this book: {names}. One book is read at a time.")
-            if run.ask.spoiler_limit is not None or run.ask.end is not None:
-                words = _("Not in what may be read of this book: {names}.")
-            search.said.append(words.format(names=listed_texts(strange)))
+        self._note_names(run.ask, search)
         if search.best is None:  # why stands in the answer then, and not below it too
-            search.why = english_only(self._style, run.ask.question)
             plan = replace(plan, notes=tuple(one for one in plan.notes if one not in search.why))
         yield from self._told(run, plan, search, started)
 
@@ -79,6 +74,23 @@ class RetrievalAnswering(Responder):
         order = [passage for passage, _score in self.found(run.ask, plan)]
         search = RetrievalState(self._books.evidence(run.ask.book), len(order), order, said=[why])
         yield from self._told(run, plan, search, self._clock())
+
+    def _note_names(self, ask: Request, search: RetrievalState) -> None:
+        """Notes the names that the book has not, those of it which are written much like them, and, where
+        nothing was found, why.
+        """
+        strange = search.evidence.unknown_names(ask.question)
+        meant = search.evidence.names_like(strange)
+        asks_back = (_("Did you mean {names}?").format(names=listed_texts(meant)),) if meant else ()
+        if search.best is None:
+            search.why = english_only(self._style, ask.question) or asks_back
+        else:
+            search.said += asks_back
+        if strange:
+            words = _("Not in this book: {names}. One book is read at a time.")
+            if ask.spoiler_limit is not None or ask.end is not None:
+                words = _("Not in what may be read of this book: {names}.")
+            search.said.append(words.format(names=listed_texts(strange)))
 
     def witnesses(
         self, run: AnswerRun, found: Sequence[tuple[Passage, float]]

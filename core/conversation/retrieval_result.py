@@ -27,6 +27,8 @@ from core.text.words import translated_count as _n
 
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
+# what closes a speech, by what opens it
+_SPEECH = {"\u201e": "\u201c", "\u201c": "\u201d", "\u00ab": "\u00bb", "\u00bb": "\u00ab", '"': '"'}
 _WRITTEN = re.compile(r"\S+")
 
 # sentences, and the words that make them worth showing, stemmed
@@ -159,7 +161,7 @@ def quotation(book: Document, place: tuple[int, int], words: Set[str] = frozense
     part that has most of these words, stemmed. No heading with them where more is said.
     """
     place = behind_heading(book, place) if _is_told(book, place) else place
-    start, end = _part(book.text, place, words)
+    start, end = _whole_speech(book.text, *_part(book.text, place, words))
     quoted = " ".join(book.text[start:end].split())
     if book.text[place[0] : start].strip():
         quoted = f"… {quoted}"
@@ -187,6 +189,30 @@ def _part(text: str, place: tuple[int, int], words: Set[str]) -> tuple[int, int]
     most = max(map(held, inside[: last + 1]))
     fullest = [part for part in inside[: last + 1] if held(part) == most]
     return best if held(best) == most else fullest[len(fullest) // 2]
+
+
+def _whole_speech(text: str, start: int, end: int) -> tuple[int, int]:
+    """A place with the rest of the speech that it begins or ends in the middle of, where that is no more than
+    may be quoted.
+    """
+    first = text.rfind("\n\n", 0, start) + 1
+    last = min(at for at in (text.find("\n\n", end), len(text)) if at >= 0)
+    opens = next((letter for letter in text[first:last] if letter in _SPEECH), '"')
+    closes = _SPEECH[opens]
+    if _is_within(text[first:start], opens, closes):
+        begins = text.rfind(opens, first, start)
+        start = begins if end - begins <= _QUOTE_CHARS else start
+    if _is_within(text[first:end], opens, closes):
+        ends = text.find(closes, end, last) + 1
+        end = ends if 0 < ends - start <= _QUOTE_CHARS else end
+    return start, end
+
+
+def _is_within(text: str, opens: str, closes: str) -> bool:
+    """Whether a paragraph that begins so is in the middle of a speech."""
+    if opens == closes:
+        return text.count(opens) % 2 == 1
+    return text.rfind(opens) > text.rfind(closes)
 
 
 def _from(text: str, start: int, end: int) -> tuple[int, int]:

@@ -284,7 +284,8 @@ class Session:
             return plan
         passages = self._reading_plan(run, "retrieval")
         if wait_s <= self._read_whole_s:
-            return passages if self._from_passages.found(ask, passages) else plan
+            found = len(plan.parts) > 1 or self._from_passages.found(ask, passages)
+            return passages if found else plan
         why = _(
             "Answered from passages: reading the book first would take about {time}. It can be read all the "
             "same, and paused."

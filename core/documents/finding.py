@@ -39,28 +39,28 @@ class Finder:
 
     def find(self, words: str, *, exact: bool = False) -> Places:
         """Where `words` stand, in the order of the text. Nothing stands nowhere."""
-        wanted = (words if exact else _fold(words)).split()
+        wanted = (words if exact else folded(words)).split()
         if not wanted:
             return Places()
         matches = re.compile(r"\s+".join(map(re.escape, wanted)))
         if exact:
             spans = [match.span() for match in matches.finditer(self._text)]
         else:
-            folded, starts = self._fold_once()
-            found = (_unfolded(starts, *match.span()) for match in matches.finditer(folded))
+            text, starts = self._fold_once()
+            found = (_unfolded(starts, *match.span()) for match in matches.finditer(text))
             spans = list(dict.fromkeys(found))  # both letters of a folded ß are one place
         return Places(tuple(spans), len(spans))
 
     def _fold_once(self) -> tuple[str, array]:
         """The text folded, and where each of its characters begins there."""
         if self._folded is None:
-            known = {letter: _fold(letter) for letter in set(self._text)}
+            known = {letter: folded(letter) for letter in set(self._text)}
             starts = array("I", accumulate((len(known[letter]) for letter in self._text), initial=0))
             self._folded = "".join(map(known.__getitem__, self._text)), starts
         return self._folded
 
 
-def _fold(text: str) -> str:
+def folded(text: str) -> str:
     """Without case, accents and kinds of quotes and dashes. What stands beside a letter does not change it: a
     text may be folded letter by letter.
     """

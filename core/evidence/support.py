@@ -30,6 +30,7 @@ from core.evidence.attention_evidence import LOOKED, Places, combined_scores
 from core.evidence.names import names_and_others
 from core.evidence.passages import Passage, book_passages, sentence_spans
 from core.evidence.places import places, stayed_in
+from core.evidence.spelling import written_like
 from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_
 
@@ -200,6 +201,10 @@ class Evidence:
         page = NAME.findall(f"{self._document.title} {self._document.author}")
         known = {name.lower() for name in (*self._known_names, *page, *begins)}
         return [name for name in dict.fromkeys(self.names_in(question)) if name.lower() not in known]
+
+    def names_like(self, strange: Sequence[str]) -> list[str]:
+        """The names of the book that are written much like these."""
+        return written_like(strange, filter(self.is_name, self._known_names)) if strange else []
 
     def text_of(self, passage: Passage) -> str:
         """The words of a passage."""

@@ -31,6 +31,32 @@ def test_a_short_place_is_quoted_whole():
     assert _quoted("The keeper rowed\nout. It was dusk.", "dusk") == "The keeper rowed out. It was dusk."
 
 
+@pytest.mark.parametrize(
+    "opens, closes", ["\u201c\u201d", "\u201e\u201c", "\u00ab\u00bb", "\u00bb\u00ab", '""']
+)
+def test_a_quotation_begins_and_ends_with_the_speech_it_lies_in(opens: str, closes: str):
+    """It began in the middle, and ended with a quotation mark that nothing had opened."""
+    speech = f"{opens}It was tea with rum. I drank the rest of it.{closes}"
+    text = f"{opens}Who?{closes} asked Ida. {speech} Emil laughed.\n\n{opens}And then?{closes} said Ida."
+
+    def shown(*place: str) -> str:
+        start = text.index(place[0])
+        return quotation(_book(text), (start, text.index(place[-1], start) + len(place[-1])))[1].text[3:]
+
+    assert shown("I drank the rest of it.") == speech
+    assert shown(f"I drank the rest of it.{closes} Emil laughed.") == f"{speech} Emil laughed."
+    assert shown("It was tea with rum.") == shown(speech) == speech
+    assert shown("Emil laughed.") == "Emil laughed."
+    assert shown(f"{opens}Who?{closes} asked Ida.") == f"{opens}Who?{closes} asked Ida."
+    assert shown("And then?") == f"{opens}And then?{closes}"
+
+
+def test_a_speech_longer_than_a_quotation_is_not_made_whole():
+    text = f"\u201cIt was tea. {ROUND} I drank it. {ROUND}\u201d"
+    start = text.index("I drank")
+    assert quotation(_book(text), (start, start + 11))[1].text == "\n> I drank it."
+
+
 def test_of_a_long_place_the_beginning_is_shown_where_it_says_as_much_as_any_part():
     text = f"The keeper lit the lamp. It was late {ROUND} and he slept."
     for words in (("keeper", "lamp"), (), ("owl",)):
