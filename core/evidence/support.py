@@ -45,6 +45,8 @@ _FRAGMENT_WORDS = 8  # of an answer that may be no sentence: it is one with its 
 _ASKED_NEAR = 0.2  # of the question's words, by weight, near a quotation that answers it
 _LEAST_OWN = 0.1
 _LETTER = re.compile(r"[^\W\d_]")
+# the first word of each sentence; "Mr." does not end one
+_BEGINS = re.compile(r"(?:^|(?<!\bMr)(?<!\bMrs)(?<!\bDr)(?<!\bSt)[.!?\u2026\n])[\W\d_]*([^\W\d_]+)")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
 _DENIES = re.compile(
@@ -192,14 +194,11 @@ class Evidence:
         return self.is_name(word) and word not in self._placed
 
     def unknown_names(self, question: str) -> list[str]:
-        """The names of a question that neither the book nor its title page has, in order. Its first word is
-        written large in any language: "Qui" is no name.
+        """The names of a question that neither the book nor its title page has, in order. The first word of
+        a sentence is written large in any language: "Qui" is no name.
         """
-        begins = [
-            one.group() for one in NAME.finditer(question) if not _LETTER.search(question, 0, one.start())
-        ]
         page = NAME.findall(f"{self._document.title} {self._document.author}")
-        known = {name.lower() for name in (*self._known_names, *page, *begins)}
+        known = {name.lower() for name in (*self._known_names, *page, *_BEGINS.findall(question))}
         return [name for name in dict.fromkeys(self.names_in(question)) if name.lower() not in known]
 
     def names_like(self, strange: Sequence[str]) -> list[str]:

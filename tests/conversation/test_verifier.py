@@ -225,6 +225,7 @@ def test_after_a_question_of_5000_words_that_is_refused_in_words_the_next_is_ans
         ("Where is the silver key of ODDO in the Ferry?", ""),  # the title is known, and capitals are
         ("Which priest is Oddo's?", ""),
         ("Qui est le gardien ?", ""),
+        ("It was there once. Did Mr. Ahab see the silver key? Where is it?", "Ahab"),
     ],
 )
 def test_names_of_another_book_are_said_not_to_be_in_this_one(uses, question: str, strange: str):
