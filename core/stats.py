@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from statistics import quantiles
+from typing import TypeVar
 
 from core.events import Acceptance, DecodingStarted, Delta, Event, ReadingStep, RoundStats, Stats
 
 _SERIES = 300
+_Value = TypeVar("_Value")
 
 
 class StatsRecorder:
@@ -27,7 +29,7 @@ class StatsRecorder:
         self._last_s = 0.0
         self._draft = self._retrieval = Acceptance()
         self._tbt_series: list[float] = []
-        self._acceptance_series: list[float] = []
+        self._acceptance_series: list[float | None] = []
         self._sizes: Counter[int] = Counter()
 
     @property
@@ -65,7 +67,7 @@ class StatsRecorder:
             self._decode_s += seconds
             self._token_s.extend([seconds / tokens] * tokens)
             self._tbt_series.append(round(1e3 * seconds / tokens, 2))
-            self._acceptance_series.append(round(retrieval.rate, 4) if retrieval.rate is not None else 0.0)
+            self._acceptance_series.append(None if retrieval.rate is None else round(retrieval.rate, 4))
             if not one.acceptance_draft.evaluated and not retrieval.evaluated:
                 self._plain += 1
                 self._plain_s += seconds
@@ -94,7 +96,7 @@ class StatsRecorder:
             context_used=self.started.prompt_tokens + self._new,
             peak_memory_bytes=self._peak,
             bytes_moved=self._bytes,
-            tbt_series_ms=thinned(self._tbt_series),
+            tbt_series_ms=extremes(self._tbt_series),
             acceptance_series=thinned(self._acceptance_series),
             round_sizes=tuple(self._sizes[size] for size in range(1, max(self._sizes, default=0) + 1)),
         )
@@ -129,13 +131,30 @@ class AnswerStats:
         self._recorder = None
 
 
-def thinned(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:
-    """A series of at most `most` values: means of equally many neighbours."""
-    wide = -(-len(values) // most)
-    if wide < 2:
+def thinned(values: Sequence[float | None], most: int = _SERIES) -> tuple[float | None, ...]:
+    """A series of at most `most` values: means of equally many neighbours, of those that are known."""
+    if len(values) <= most:
         return tuple(values)
-    runs = (values[at : at + wide] for at in range(0, len(values), wide))
-    return tuple(round(sum(run) / len(run), 4) for run in runs)
+    known = ([value for value in run if value is not None] for run in _runs(values, most))
+    return tuple(round(sum(run) / len(run), 4) if run else None for run in known)
+
+
+def extremes(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:
+    """A series of at most `most` values: the lowest and the highest of equally many neighbours, as they came.
+    So the highest of all stays what it was.
+    """
+    if len(values) <= most:
+        return tuple(values)
+    found = []
+    for run in _runs(values, most // 2):
+        ends = sorted((run.index(min(run)), run.index(max(run))))
+        found.extend(run[at] for at in ends)
+    return tuple(found)
+
+
+def _runs(values: Sequence[_Value], most: int) -> list[list[_Value]]:
+    wide = -(-len(values) // most)
+    return [list(values[at : at + wide]) for at in range(0, len(values), wide)]
 
 
 def combined_stats(parts: Sequence[Stats]) -> Stats:
@@ -173,7 +192,7 @@ def combined_stats(parts: Sequence[Stats]) -> Stats:
         acceptance_retrieval=sum((part.acceptance_retrieval for part in parts), Acceptance()),
         bytes_moved=added("bytes_moved"),
         peak_memory_bytes=max(part.peak_memory_bytes for part in parts),
-        tbt_series_ms=thinned([value for part in parts for value in part.tbt_series_ms]),
+        tbt_series_ms=extremes([value for part in parts for value in part.tbt_series_ms]),
         acceptance_series=thinned([value for part in parts for value in part.acceptance_series]),
         round_sizes=tuple(map(sum, zip_longest(*(part.round_sizes for part in parts), fillvalue=0))),
     )

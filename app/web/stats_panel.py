@@ -63,7 +63,7 @@ def panel_html(
         summary=summary,
         levels=levels,
         undrafted=bool(levels) and not proposed and not live and shown.new_tokens > 0,
-        # a round without a proposal to the full model has accepted none: that is no figure to be shown
+        # stored answers may have 0 where nothing was proposed to the full model
         plot=_plot(
             shown.tbt_series_ms,
             shown.acceptance_series if shown.acceptance_retrieval.evaluated else (),
@@ -217,7 +217,9 @@ def _context(used: int, total: int) -> dict[str, object] | None:
 # --- the plot
 
 
-def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...], rounds: int) -> dict[str, object] | None:
+def _plot(
+    tbt_ms: tuple[float, ...], acceptance: tuple[float | None, ...], rounds: int
+) -> dict[str, object] | None:
     """TBT and smoothed acceptance per round as points of plot.html; None before there are two rounds.
 
     The scale ends at four times the median: one round that had to wait would flatten all others. It is cut at
@@ -227,6 +229,7 @@ def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...], rounds: int)
         return None
     top = min(max(tbt_ms), 4 * median(tbt_ms)) * 1.05 or 1.0
     smooth = _smoothed(acceptance)
+    shares = list(smooth.values())
     return {
         "width": PLOT_WIDTH,
         "height": PLOT_HEIGHT,
@@ -234,25 +237,29 @@ def _plot(tbt_ms: tuple[float, ...], acceptance: tuple[float, ...], rounds: int)
         "rounds": max(rounds, len(tbt_ms)),
         "lowest_ms": min(tbt_ms),
         "highest_ms": max(tbt_ms),
-        "tbt": _points(tbt_ms, top),
-        "acceptance": _points(smooth, 1.0) if len(smooth) > 1 else "",
-        "lowest_acceptance": min(smooth, default=0.0),
-        "highest_acceptance": max(smooth, default=0.0),
+        "tbt": _points(dict(enumerate(tbt_ms)), len(tbt_ms), top),
+        "acceptance": _points(smooth, len(acceptance), 1.0) if len(smooth) > 1 else "",
+        "lowest_acceptance": min(shares, default=0.0),
+        "highest_acceptance": max(shares, default=0.0),
     }
 
 
-def _smoothed(values: tuple[float, ...]) -> tuple[float, ...]:
-    """The mean over the last rounds: a round of one token is accepted wholly or not at all."""
-    latest = [values[max(0, at - SMOOTH + 1) : at + 1] for at in range(len(values))]
-    return tuple(sum(window) / len(window) for window in latest)
+def _smoothed(values: tuple[float | None, ...]) -> dict[int, float]:
+    """The mean over the last rounds for which something was proposed, by round: one of one token is accepted
+    wholly or not at all.
+    """
+    known = [(at, value) for at, value in enumerate(values) if value is not None]
+    latest = {at: known[max(0, nth - SMOOTH + 1) : nth + 1] for nth, (at, _value) in enumerate(known)}
+    return {at: sum(value for _at, value in window) / len(window) for at, window in latest.items()}
 
 
-def _points(values: tuple[float, ...], top: float) -> str:
-    step = PLOT_WIDTH / (len(values) - 1)
+def _points(values: dict[int, float], count: int, top: float) -> str:
+    """Those of `count` rounds that have a value, by number."""
+    step = PLOT_WIDTH / (count - 1)
     usable = PLOT_HEIGHT - 4
     return " ".join(
         f"{index * step:.1f},{2 + usable * (1 - min(max(value / top, 0.0), 1.0)):.1f}"
-        for index, value in enumerate(values)
+        for index, value in values.items()
     )
 
 

@@ -274,6 +274,14 @@ def test_the_plot_runs_from_edge_to_edge_and_says_the_same_in_words():
     assert "12 rounds" in label and "highest 40" in label and "lowest 75%" in label
 
 
+def test_the_line_of_acceptance_goes_by_the_rounds_that_had_proposals():
+    """Below "100 %" it lay at 0 % along the whole answer, in which few rounds had any."""
+    seldom = tuple(1.0 if at in (3, 20) else None for at in range(31))
+    svg = panel_html(replace(STATS, tbt_series_ms=(10.0,) * 31, acceptance_series=seldom), live=False)
+    line = re.search(r'class="line-acceptance" points="([^"]+)"', svg).group(1)
+    assert line == "28.8,2.0 192.0,2.0"
+
+
 def test_one_slow_round_does_not_flatten_the_plot():
     """On a busy machine one round may take fifty times the median."""
     rounds = {"tbt_series_ms": (10.0, 12.0, 500.0, 11.0, 9.0), "acceptance_series": (1.0, 0.0, 1.0, 0.0, 1.0)}
