@@ -12,7 +12,7 @@ from core.hardware.measured import Measurements
 # {"before_s", "bytes_per_s", "after_s": of the last load; "bytes": of each wish}
 LOADING = "loading a model"
 _MOST_SIZES = 30
-_LEAST_S = 0.5  # of reading weights, before their own pace says more than the last load's
+_PACE_SHARE = 0.2  # of the weights, before their own pace says more than the last load's
 
 
 class LoadTime:
@@ -30,6 +30,7 @@ class LoadTime:
         self._before_s = 0.0
         self._weights_at: float | None = None
         self._ready_at: float | None = None  # the weights are read
+        self._first: tuple[float, float] | None = None  # when the first share was read, and how much it was
         self._share = 0.0
 
     def planned(self, weight_bytes: int) -> None:
@@ -44,16 +45,21 @@ class LoadTime:
     def read(self, share: float) -> None:
         """So much of the weights is read, 0 to 1."""
         self._share = share
+        if share and self._first is None:
+            self._first = self._clock(), share
         if share >= 1 and self._ready_at is None:
             self._ready_at = self._clock()
 
     def left_s(self) -> float | None:
-        """Seconds until it is loaded; None where no load was measured, and where that time is over."""
+        """Seconds until it is loaded; None where no load was measured, and where that time is over.
+
+        The pace of the weights counts from the first share on: before it Python imports what reads them.
+        """
         now, after_s = self._clock(), self._known.get("after_s")
         if self._ready_at is not None:
             left = None if after_s is None else after_s - (now - self._ready_at)
-        elif self._weights_at is not None and self._share and now - self._weights_at > _LEAST_S:
-            left = (now - self._weights_at) * (1 - self._share) / self._share + (after_s or 0.0)
+        elif self._first is not None and (read := self._share - self._first[1]) >= _PACE_SHARE:
+            left = (now - self._first[0]) * (1 - self._share) / read + (after_s or 0.0)
         elif after_s is None or self._wish not in self._sizes:
             left = None
         else:

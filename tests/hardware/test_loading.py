@@ -39,9 +39,14 @@ def test_the_first_load_says_nothing_until_its_weights_come(tmp_path, clock):
     assert one.left_s() is None
     one.planned(1000)
     one.reading()
-    clock.now += 2
-    one.read(0.25)
-    assert one.left_s() == pytest.approx(6.0), "three quarters at the pace of the first"
+    clock.now += 9
+    one.read(0.05)
+    clock.now += 0.4
+    one.read(0.1)
+    assert one.left_s() is None, "a twentieth of the weights says little"
+    clock.now += 1.6
+    one.read(0.3)
+    assert one.left_s() == pytest.approx(5.6), "seven tenths at the pace of a quarter"
 
 
 def test_the_next_load_counts_down_from_the_beginning(tmp_path, clock):
@@ -53,7 +58,10 @@ def test_the_next_load_counts_down_from_the_beginning(tmp_path, clock):
     again.planned(1000)
     again.reading()
     assert again.left_s() == pytest.approx(11.0)
-    clock.now += 5
+    clock.now += 3
+    again.read(0.05)
+    assert again.left_s() == pytest.approx(8.0), "three seconds of imports are no pace: it said 57 s"
+    clock.now += 4
     again.read(0.25)
     assert again.left_s() == pytest.approx(16.0), "slower than the last one, and it says so"
     again.read(1.0)
