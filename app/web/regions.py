@@ -99,7 +99,7 @@ def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
         {
             "mode": "retrieval",
             "words": _("Answer from passages") if slower else _("Answer from passages now"),
-            "time": nonbreaking(_("about {time}").format(time=duration(passages_s))),
+            "time": nonbreaking(_("up to {time}").format(time=duration(passages_s))),
             "chosen": chosen == "retrieval",
         },
         {

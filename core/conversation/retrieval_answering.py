@@ -98,14 +98,18 @@ class RetrievalAnswering(Responder):
         """What is said from each passage of what is `found`; of fewer where somebody stopped it."""
         heard: list[tuple[PassageAnswers, list[Candidate]]] = []
         pace = Pace({passage: 1.0 for passage, _score in found}, self._clock)
+        asked = self._tokenizer.count(run.ask.question)
         for number, (passage, score) in enumerate(found, 1):
-            left_s = pace.left_s or self._expectation.passages_s(self._style, len(found) - number + 1)
+            left = len(found) - number + 1
+            left_s = pace.left_s or self._expectation.passages_s(self._style, left, question_tokens=asked)
             yield replace(_step(run, number, len(found), passage), left_s=left_s)
             began = self._clock()
             one = yield from self.reader.several(run, passage, score)
             if one is None:
                 break
-            self._expectation.passage_took(self._clock() - began)
+            stats = one[1][0].answer.stats
+            read = stats.prompt_tokens - stats.reused_tokens
+            self._expectation.passage_took(self._clock() - began, self._style, read)
             pace.done(passage)
             heard.append(one)
         return heard

@@ -24,7 +24,7 @@ class TimeEstimate:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._read, self._written = _Mean(), _Mean()  # per token
-        self._passage = _Mean()  # to read one and to ask it
+        self._passage = _Mean()  # to read one and to ask it, over what was expected
 
     def watch(self, event: Event) -> None:
         """Learns from a prompt that was read."""
@@ -36,9 +36,11 @@ class TimeEstimate:
         if stats.rounds >= _LEAST_ROUNDS and stats.tbt_mean_ms > 0:
             self._written.add(stats.tbt_mean_ms / 1e3)
 
-    def passage_took(self, seconds: float) -> None:
-        """Learns from a passage that was read and asked."""
-        self._passage.add(seconds)
+    def passage_took(self, seconds: float, style: ReadingStyle, read_tokens: int) -> None:
+        """Learns from a passage that was asked, of which so many tokens were read, the question's among them:
+        what had been read before is known.
+        """
+        self._passage.add(seconds / self._asked_s(style, read_tokens))
 
     def reading_s(self, tokens: int) -> float:
         """Seconds until a text of so many tokens is read."""
@@ -71,21 +73,27 @@ class TimeEstimate:
             notes = groups
         return seconds
 
-    def passages_s(self, style: ReadingStyle, count: int = HEARD_PASSAGES) -> float:
-        """Seconds in which most questions are answered from `count` passages at most, each with a short
-        answer; with a verifier, which hears them all, from so many.
+    def passages_s(
+        self, style: ReadingStyle, count: int = HEARD_PASSAGES, *, question_tokens: int = 0
+    ) -> float:
+        """Seconds in which most questions are answered from `count` passages at most that were not read yet,
+        each with a short answer; with a verifier, which hears them all, from so many.
         """
         if style.verifier:
-            return count * (self._passage.s or self._asked_s(style))
-        read_s = self.reading_s(PASSAGE_TOKENS)
+            return count * (self._passage.s or 1.0) * self._asked_s(style, PASSAGE_TOKENS + question_tokens)
+        read_s = self._passage_s(PASSAGE_TOKENS + question_tokens)
         drawn_s = self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
         answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
         return min(PASSAGES, count) * (read_s + answer_s + style.consensus * drawn_s)
 
-    def _asked_s(self, style: ReadingStyle) -> float:
+    def _asked_s(self, style: ReadingStyle, read_tokens: int) -> float:
         """Of a passage that is read, and asked by several answers in one batch, which grows with them."""
         batch_s = self.writing_s(_BATCH_TOKENS, PASSAGE_TOKENS) * (1 + style.consensus * _ROW_SHARE)
-        return self.reading_s(PASSAGE_TOKENS) + batch_s
+        return self._passage_s(read_tokens) + batch_s
+
+    def _passage_s(self, tokens: int) -> float:
+        """Until so many are read of a passage and its question: of a long text each takes longer."""
+        return tokens * (self._read.s or self._plan.expected_passage_s / PASSAGE_TOKENS)
 
     def _expected_tbt_s(self, context_tokens: int) -> float:
         """Plain decoding's time grows with the context; with drafts it is no longer than at the full one."""

@@ -135,7 +135,7 @@ def test_the_first_answer_comes_by_the_faster_way():
 def test_passages_are_as_many_and_as_long_as_the_session_asks():
     """The offer and the card of a book must not say two things."""
     plan = offer_of("Qwen3-0.6B").plan
-    session = TimeEstimate(replace(plan, expected_prefill_s=plan.context_tokens * 0.01, expected_tbt_ms=1e9))
+    session = TimeEstimate(replace(plan, expected_passage_s=PASSAGE_TOKENS * 0.01, expected_tbt_ms=1e9))
     asked = session.passages_s(ReadingStyle())
     written = PASSAGES * 40 * session._expected_tbt_s(PASSAGE_TOKENS)
     assert asked - written == pytest.approx(PASSAGES * PASSAGE_TOKENS * 0.01)
@@ -150,9 +150,25 @@ def test_what_passages_took_here_is_what_the_next_question_is_promised():
     assert first > HEARD_PASSAGES * session.writing_s(40, PASSAGE_TOKENS), "a batch of each passage"
     assert session.passages_s(style, 2) == pytest.approx(first / 3)
     for _ in range(6):
-        session.passage_took(9.0)
+        session.passage_took(9.0, style, PASSAGE_TOKENS)
     assert session.passages_s(style) == pytest.approx(6 * 9.0)
     assert session.passages_s(style, 3) == pytest.approx(27.0)
+
+
+def test_a_long_question_and_a_passage_known_before_promise_nothing_of_the_next():
+    """After a question of 3,000 words the next one was promised 45 s, and took 3; it itself 10 s, and took
+    95.
+    """
+    style = ReadingStyle(consensus=16, verifier="any")
+    session = TimeEstimate(offer_of("Qwen3-0.6B").plan)
+    first, long = session.passages_s(style), session.passages_s(style, question_tokens=4000)
+    assert long > 1.1 * first
+    for read, took in ((PASSAGE_TOKENS + 4000, long / 6), (PASSAGE_TOKENS, first / 6)):
+        session.passage_took(took, style, read)
+        assert session.passages_s(style) == pytest.approx(first)
+    none_read = session._asked_s(style, 20)
+    session.passage_took(none_read, style, 20)
+    assert session.passages_s(style) == pytest.approx(first) and none_read < first / 6
 
 
 def test_a_book_longer_than_the_context_is_read_in_parts():
