@@ -62,6 +62,8 @@ _WHO = word_set("who whose whom himself herself")
 PLACE_PREPOSITIONS = word_set(
     "in at on near into across through throughout around over via upon within inside outside towards"
 )
+_PRONOUNS = {"he": "he", "his": "he", "himself": "he", "she": "she", "her": "she", "herself": "she"}
+_REACH = 12  # words in which a sentence goes on with one
 _WITH = word_set("to from of")
 ARTICLES = word_set("the a an this that these those every each all no some many any")
 PLACE_NOUNS = word_set(
@@ -105,7 +107,8 @@ _ROLE_SPEAKS, _ROLE_SHARE = 2, 0.03  # of the mentions of somebody who is called
 @dataclass(frozen=True, slots=True)
 class Mention:
     """`text[start:end]` names a person by `words`, behind a `title` in small letters or none. `role`: it is
-    what somebody is, with "the" before it, which stands in for a name.
+    what somebody is, with "the" before it, which stands in for a name. `sex`: "he" or "she" where the
+    sentence goes on so, "" where it does not.
     """
 
     start: int
@@ -113,6 +116,7 @@ class Mention:
     words: tuple[str, ...]
     title: str = ""
     role: bool = False
+    sex: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +257,20 @@ def _run(read: _Text, first: int, last: int) -> _Run | None:
     if at > last or not role and (read.word(at) in TITLES or at == last and read.word(at) in _FOND):
         return None
     words = tuple(word for _start, _end, word in read.words[at : last + 1])
-    mention = Mention(read.words[at][0], read.words[last][1], words, title, role)
+    mention = Mention(read.words[at][0], read.words[last][1], words, title, role, _sex(read, last))
     speaks = _speaks(read, at, last)
     evidence = 2.0 * speaks + _evidence(read, at, last, title, before if at == start else "")
     return _Run(mention, opens and at == first, speaks, evidence)
+
+
+def _sex(read: _Text, last: int) -> str:
+    """The first pronoun behind a name in its sentence, before anybody else is named."""
+    for at in range(last, min(last + _REACH, len(read.words) - 1)):
+        if re.search(r"[.!?:;”\"]", read.between(at)) or _capital(read.words[at + 1][2]):
+            break
+        if found := _PRONOUNS.get(read.word(at + 1)):
+            return found
+    return ""
 
 
 def _speaks(read: _Text, first: int, last: int) -> bool:

@@ -10,12 +10,12 @@ A person stands on mentions alone, so what is known of the first half of a text 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.evidence.choosing import BACK
-from core.evidence.names import MEN, WOMEN, Mention, names
+from core.evidence.names import MEN, TITLES, WOMEN, Mention, names
 from core.evidence.passages import sentence_spans
 
 _FIRST = 12  # mentions of which one introduces somebody
@@ -25,7 +25,10 @@ _TELLS = re.compile(
     r"\s?(?:,|--|—|\()?\s?(?:is |was |who |the |a |an |his |her |my |our |their )(?!\w*ing\b)"
 )
 _CALLED = re.compile(r"(?:called|named|name was|name is)\s+\W?$")
+_BY_TITLE = dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she")
+_ROYAL = {"king", "queen", "prince", "princess"}
 _USUAL = 0.05  # of the mentions
+_SURE = 3  # times as many sentences that go on with one pronoun as with the other, and at least so many
 _SHORTENED = {"mr", "mrs", "ms", "dr", "rev", "capt", "col"}
 
 
@@ -47,14 +50,19 @@ class _Known:
     words: tuple[str, ...]
     titles: set[str]
     role: bool
+    sex: str
     mentions: list[Mention] = field(default_factory=list)
 
-    def may_be(self, mention: Mention) -> bool:
-        """Whether a form is one of this person's: words of the name, and no title that tells them apart."""
+    def may_be(self, mention: Mention, sex: str) -> bool:
+        """Whether a form is one of this person's: words of the name, and no title or sex that tells them
+        apart.
+        """
         return (
             not self.role
             and words_within(mention.words, self.words)
             and not any(told_apart(mention.title, title) for title in self.titles)
+            and (mention.title not in _ROYAL or len(self.words) == 1)  # "Prince John" is no John Little
+            and {sex, self.sex} != {"he", "she"}
         )
 
 
@@ -68,12 +76,13 @@ def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
     forms: dict[tuple[bool, tuple[str, ...], str], list[Mention]] = {}
     for one in mentions:
         forms.setdefault((one.role, one.words, one.title), []).append(one)
-    known: list[_Known] = []
+    known, sexes = [], _sexes(mentions)
     # names before roles, the longest first, of equally long ones those with a title
     for (role, words, title), found in sorted(forms.items(), key=_order):
-        person = _by_role(known, words) if role else _by_name(known, found[0])
+        sex = _BY_TITLE.get(title) or sexes[words[0]]
+        person = _by_role(known, words) if role else _by_name(known, found[0], sex)
         if person is None:
-            person = _Known(words, set(), role)
+            person = _Known(words, set(), role, sex)
             known.append(person)
         person.titles |= {title} - {""}
         person.mentions += found
@@ -97,17 +106,39 @@ def _order(form: tuple[tuple[bool, tuple[str, ...], str], list[Mention]]) -> tup
     return role, -len(words), not title, -len(found)
 
 
-def _by_name(known: Sequence[_Known], mention: Mention) -> _Known | None:
-    """Whom a form belongs to: of several the one with its title, else whom the text names most. With a title
-    that none of several has it is somebody else's.
+def _by_name(known: Sequence[_Known], mention: Mention, sex: str) -> _Known | None:
+    """Whom a form belongs to: of several the one with its title, else whom the text names most. With a
+    surname, and a title that none of several has, it is somebody else's.
     """
-    fitting = [one for one in known if one.may_be(mention)]
+    fitting = [one for one in known if one.may_be(mention, sex)]
     if not mention.title and any(one.titles & MEN for one in fitting):  # a bare surname is the husband's
         fitting = [one for one in fitting if not one.titles & WOMEN] or fitting
     titled = [one for one in fitting if mention.title and mention.title in one.titles]
     if mention.title and not titled and len(fitting) > 1:
-        return None
+        called = [one for one in fitting if mention.words[0] == one.words[0] and len(one.words) > 1]
+        alike = [one for one in fitting if sex and one.sex == sex]
+        fitting = (
+            called or alike if len(called or alike) == 1 else []
+        )  # "Madam Mina" and "Mrs. Harker" are one
     return max(titled or fitting, key=lambda one: len(one.mentions), default=None)
+
+
+def _sexes(mentions: Sequence[Mention]) -> defaultdict[str, str]:
+    """Of each first name "he" or "she", by titles before it and by what its sentences go on with; "" where
+    they say too little. A surname has other names before it, or titles of both.
+    """
+    titled = {(one.words[0], _BY_TITLE.get(one.title)) for one in mentions if len(one.words) == 1}
+    surnames = {one.words[-1] for one in mentions if len(one.words) > 1}
+    surnames |= {word for word, sex in titled if sex == "he" and (word, "she") in titled}
+    said: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in mentions:
+        if not one.role and one.words[0] not in surnames:
+            said[one.words[0]][_BY_TITLE.get(one.title, one.sex)] += 1
+    sexes: defaultdict[str, str] = defaultdict(str)
+    for word, counts in said.items():
+        less, more = sorted(("he", "she"), key=counts.__getitem__)
+        sexes[word] = more if counts[more] >= _SURE * max(1, counts[less]) else ""
+    return sexes
 
 
 def _by_role(known: Sequence[_Known], words: tuple[str, ...]) -> _Known | None:
@@ -133,10 +164,16 @@ def _person(known: _Known) -> Person:
     forms = Counter(_said(mention) for mention in known.mentions)
     usual = [form for form, times in forms.items() if times >= _USUAL * len(known.mentions)]
     return Person(
-        max(usual, key=lambda form: (len(form.split()), forms[form])),
+        max(usual, key=lambda form: (_fullness(form), forms[form])),
         tuple(form for form, _times in forms.most_common()),
         tuple(sorted((one.start, one.end) for one in known.mentions)),
     )
+
+
+def _fullness(form: str) -> tuple[int, int]:
+    """Words of a name that a form has, and of it all: "Lucy Westenra" is fuller than "Miss Lucy"."""
+    words = form.split()
+    return sum(word.rstrip(".").lower() not in TITLES for word in words), len(words)
 
 
 def _said(mention: Mention) -> str:
