@@ -56,17 +56,16 @@ class Requests:
     def about(
         self, book: Document, question: str, conversation_id: str, *, spoiler_limit: int | None
     ) -> Request:
-        """A question about another book than the open one, with that book's own choices; from its passages
-        where nothing was chosen.
+        """A question about another book than the open one, with that book's own instructions, from its
+        passages: it is asked beside others.
         """
         settings, notebook = self._preferences.settings, self._library.notebook(book.sha256)
-        mode = chosen_mode(notebook, settings, fixed=self._preferences.fixed("reading_mode"))
         return Request(
             question,
             book,
             conversation_id=conversation_id,
             spoiler_limit=spoiler_limit,
-            reading_mode="retrieval" if mode == "auto" else mode,
+            reading_mode="retrieval",
             params=self.params(),
             instructions="\n".join(filter(None, (settings.instructions, notebook.instructions))),
             forbid_truncation=True,

@@ -116,10 +116,15 @@ class SeveralBooks:
         question, answer = turns[-2:]
         failed = answer.state == "failed"
         said = ((answer.extra.get("error", ""), ""),) if failed else level_pieces(answer)
-        leading = [mark for mark in self._cite(answer, question, book) if _leads(mark)]
+        marks = self._cite(answer, question, book)
+        leading, unsure = (
+            [mark for mark in marks if _leads(mark)],
+            any(one.kind == "nothing" for one in marks),
+        )
         places = dict.fromkeys((mark.offset, mark.length, mark.where) for mark in leading)
         state = "failed" if failed else "finished"
-        return replace(one, state=state, pieces=tuple(said), places=tuple(places)[:SHOWN_PLACES])
+        shown = tuple(places)[:SHOWN_PLACES]
+        return replace(one, state=state, pieces=tuple(said), places=shown, unsure=unsure)
 
     def _put(self, changed: BookAnswer) -> None:
         def put(now: AppState) -> AppState:

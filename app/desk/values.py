@@ -230,7 +230,8 @@ class DiskShortage:
 class BookAnswer:
     """What another book than the open one answers to the same question. `state`: waiting | writing | finished
     | failed; `pieces`: (text, level) of the answer, or why there is none; `places`: (offset, length, where)
-    that it leads to; `asked_in`: the conversation beside whose question it stands.
+    that it leads to; `unsure`: it may not be right, as far as the book shows; `asked_in`: the conversation
+    beside whose question it stands.
     """
 
     book_id: str
@@ -240,6 +241,7 @@ class BookAnswer:
     state: str = "waiting"
     pieces: tuple[tuple[str, str], ...] = ()
     places: tuple[tuple[int, int, str], ...] = ()
+    unsure: bool = False
     asked_in: str = ""
 
 

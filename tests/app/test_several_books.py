@@ -189,6 +189,27 @@ def test_what_other_books_answered_stands_beside_its_question_alone(shelf):
     assert "".join(Page(desk).render()["book-answers"]) == "" and desk.state.book_answers == ()
 
 
+def test_the_doubt_about_another_books_answer_stands_with_it(shelf):
+    """In its own conversation it bore the circle, in the row of all books none."""
+    desk, engine, _others = shelf
+    engine.answer = "The bishop of Nowhere."
+    desk.questions.ask(QUESTION)
+    answers = asked_all(desk)
+    html = "".join(Page(desk).render()["book-answers"])
+    assert all(one.unsure for one in answers) and html.count("book-unsure") == len(answers) > 0
+
+
+def test_another_book_is_asked_from_passages_whatever_it_was_read_by(shelf):
+    """The page says so; one that had been read in parts before was read in parts again."""
+    desk, engine, others = shelf
+    for one in others:
+        notes = replace(desk.library.notebook(one), reading_mode="chunked")
+        desk.library.write_notebook(one, notes)
+    desk.questions.ask(QUESTION)
+    asked_all(desk)
+    assert [one.reading_mode for one in engine.asked[1:]] == ["retrieval"] * len(others)
+
+
 def test_stop_ends_the_row_and_what_is_answered_stays(shelf):
     desk, engine, _others = shelf
     engine.pace = 0.02
