@@ -26,7 +26,8 @@ from core.text.words import listed_texts
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
-_END_TOKENS = 2400  # that are told of an end, at least, where there are so many
+_END_TOKENS = 2400  # that are told of an end, at least,
+_END_SHARE = 1 / 4  # or so much of what may be read, where that is less
 _INTRODUCED, _NAMED = 8, 32  # people with a sentence, and by name alone
 
 
@@ -67,9 +68,10 @@ class Overview(Responder):
     def _end(self, run: AnswerRun, whole: Document) -> ReadingPlan:
         """The last parts of what may be read, as many as an end needs."""
         plan, last = self._sections(run), []
+        enough = min(_END_TOKENS, _END_SHARE * plan.tokens)
         for part in reversed(plan.parts):
             last.insert(0, part)
-            if sum(one.tokens for one in last) >= _END_TOKENS:
+            if sum(one.tokens for one in last) >= enough:
                 break
         where = place_name(run.ask.book, last)
         words = _("This is how the book ends: told from {place}.")

@@ -22,6 +22,7 @@ from core.conversation.summary import Read, SummaryResult, SummarySource, joined
 from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
 from core.conversation.supported_sentences import TellableSpan, fewer, own_lines, whole_sentences
 from core.documents.document import Document
+from core.documents.word_count import count_words
 from core.events import Event, Finished, ReadingStep, Stats
 from core.request import Params, Request
 from core.stats import combined_stats
@@ -30,6 +31,7 @@ from core.text.levelled import LevelledText
 from core.text.words import translated as _
 
 WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each
+_MOST_TOLD = 1 / 4  # of a part's words, where none is passed over: of more it is read sooner
 
 
 class Summaries(Responder):
@@ -112,24 +114,23 @@ class Summaries(Responder):
         return ""
 
     def _own_sections(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
-        """Each chapter's best sentences; of these the whole's, where it has more than one chapter."""
-        length, book = run.ask.summary_length, run.ask.book
-        chapters = _chapters(run.ask, plan)
-        words = WORDS[length] if len(chapters) == 1 else WORDS["chapters"]
-        sections = [
-            HeadedLines(label, own_lines(book, [(part.start, part.end) for part in parts], words))
-            for label, parts in chapters
-        ]
+        """Each chapter's best sentences, or the whole's."""
+        length, headed = run.ask.summary_length, [("", plan.parts)]
         if length == "chapters":
-            return sections
-        lines = [line for section in sections for line in section.lines]
-        return [HeadedLines("", fewer(lines, WORDS[length]))]
+            headed = _chapters(run.ask, plan)
+        sections = []
+        for heading, parts in headed:
+            spans = [(part.start, part.end) for part in parts]
+            sections.append(HeadedLines(heading, own_lines(run.ask.book, spans, WORDS[length])))
+        return sections
 
     def _of_each_part(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
-        """Each part's best sentences, as many of each: an end has a last one."""
-        words = WORDS[run.ask.summary_length] // len(plan.parts)
-        lines = [own_lines(run.ask.book, [(part.start, part.end)], words) for part in plan.parts]
-        return [HeadedLines("", tuple(line for some in lines for line in some))]
+        """Each part's best sentences, as many of each: an end has a last one. Of few pages, few."""
+        most, lines = WORDS[run.ask.summary_length] // len(plan.parts), []
+        for part in plan.parts:
+            words = min(most, round(_MOST_TOLD * count_words(passage(run.ask.book, part))))
+            lines += own_lines(run.ask.book, [(part.start, part.end)], words)
+        return [HeadedLines("", tuple(lines))]
 
     # ---- told by the model ---------------------------------------------------------------------------------
 

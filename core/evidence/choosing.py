@@ -3,8 +3,8 @@
 A sentence is worth the mean weight of its words, the names that it is the first to bring, and whether it
 names one of the main characters. A word weighs more the more often it stands in the text and the fewer blocks
 of it have it (tf-idf over blocks; after centroid summaries, Radev et al. 2004, arXiv cs/0005020): "look" and
-"hand" stand in every chapter of a novel and tell none of them. The text is cut into stretches of equal
-length, and each gives its best sentences, less what was said before (maximal marginal relevance, Carbonell
+"hand" stand in every chapter of a novel and tell none of them. The text is cut into stretches, a short one at
+its end, and each gives its best sentences, less what was said before (maximal marginal relevance, Carbonell
 and Goldstein 1998). The shares were chosen on SQuALITY's and FairytaleQA's training stories and by reading
 what they choose of four novels (docs/decisions/0029-summaries.md); benchmarks/quality/summaries.py measures
 what they give on others.
@@ -24,7 +24,8 @@ from core.evidence.passages import sentence_spans
 from core.text.ranking import terms
 
 LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
-_STRETCH_WORDS = 100  # of the summary, from one stretch of the text
+_STRETCH_WORDS = 40  # of the summary, from one stretch of the text
+_LAST_STRETCH = 3  # the last one is so many times as short as the others: what a story comes to is told
 _BLOCK_WORDS = 1000
 _WEIGHT, _MAIN_NAME, _NEW_NAME = 3.0, 0.3, 0.3
 _POINTS_BACK, _OPEN_END, _ADDRESSES, _QUOTES, _SAID_BEFORE = 0.2, 1.0, 0.5, 0.3, 1.2
@@ -60,7 +61,7 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     told = [
         number
         for number, (low, high) in enumerate(spans)
-        if _ENDS.search(text[low:high]) and not _is_speech(low, high, spoken)
+        if _is_whole(text[low:high]) and not _is_speech(low, high, spoken)
     ]
     found = choose_sentences([text[low:high] for low, high in spans], words, told or range(len(spans)))
     return [_without_open_marks(text, *spans[number]) for number in found]
@@ -145,14 +146,15 @@ class _Table:
         return len(own & self.sentences[other].terms) > _ALIKE * len(own)
 
     def stretches(self, count: int, among: Collection[int]) -> Iterator[list[int]]:
-        """The numbers of the sentences that may be chosen, in `count` stretches of equally many words: those
-        of a good length, where a stretch has such.
+        """The numbers of the sentences that may be chosen, in `count` stretches of equally many words, less
+        for the last: those of a good length, where a stretch has such.
         """
         found: list[list[int]] = [[] for _ in range(count)]
         total, before = sum(one.length for one in self.sentences), 0
+        pieces = (count - 1) * _LAST_STRETCH + 1
         for number, one in enumerate(self.sentences):
             if number in among:
-                found[min(count - 1, before * count // total)].append(number)
+                found[min(count - 1, before * pieces // total // _LAST_STRETCH)].append(number)
             before += one.length
         for stretch in found:
             good = [at for at in stretch if LEAST_WORDS <= self.sentences[at].length <= MOST_WORDS]
@@ -166,6 +168,11 @@ class _Table:
         weights = [mean(one) for one in self.sentences]
         full = sorted(weights)[int(_FULL_WORTH * (len(weights) - 1))] if weights else 0.0
         return [weight / (full or 1.0) for weight in weights]
+
+
+def _is_whole(sentence: str) -> bool:
+    """Whether it has a beginning and an end, and is no heading: “VII.”, “THE END.”"""
+    return bool(_ENDS.search(sentence)) and not sentence[0].islower() and not sentence.isupper()
 
 
 def _unfit(sentence: str) -> float:

@@ -11,11 +11,13 @@ from core.documents.document import Document, Section
 
 LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
-# a full stop is none behind a title, an initial or an item's number, nor where a small letter follows;
-# „German“ and »German« quotations close with what opens English and French ones, « French » behind a space
+# a full stop is none behind a title, an initial or the number of an item or a chapter, nor where a small
+# letter follows; „German“ and »German« quotations close with what opens English and French ones, « French »
+# and what was taken apart into words (. ”) behind a space
+_NUMBER = "".join(f"(?<!^[IVXLC]{{{letters}}})" for letters in range(2, 8))
 _SENTENCE = re.compile(
-    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
-    r"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f]»)*\s+(?![a-z])|[。！？]+[」』”’]*(?P<straight>\"?)\s*",
+    rf"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d){_NUMBER}"
+    r"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f][»”])*\s+(?![a-z])|[。！？]+[」』”’]*(?P<straight>\"?)\s*",
     re.M,
 )
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word

@@ -135,6 +135,14 @@ def test_one_chapter_ends_where_it_ends():
     assert done.stands and min(one.book_start for one in done.stands) > len(book.text) // 2
 
 
+def test_a_short_book_ends_in_its_last_quarter():
+    """The end of a story of twelve chapters was told from two thirds of it."""
+    book = tale(12, days=6, sha256="short")
+    done = finished(ask(make(style=replace(READER, part_tokens=800, whole_tokens=900))[0], book, END))
+    assert done.stands and min(one.book_start for one in done.stands) >= book.sections[8].start
+    assert len(done.text.split()) < len(book.text.split()) / 10
+
+
 def test_a_model_that_read_the_book_whole_answers_itself():
     """It needs no summary made of parts."""
     session, engine = make(style=replace(STYLE, whole_tokens=None), context_tokens=20_000)
@@ -151,6 +159,6 @@ def test_a_later_turn_repeats_what_was_answered():
 
 def test_an_end_has_a_page():
     """In a paragraph the book's last pages had no room, and an end is about them."""
-    session, _ = make(style=replace(READER, part_tokens=450))
+    session, _ = make(style=replace(READER, part_tokens=2000))
     done = finished(ask(session, long_book(4, sentences=60), END))
     assert len(done.text.split()) > 140
