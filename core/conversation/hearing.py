@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from core.conversation.part_summaries import SummaryLine
-from core.conversation.supported_sentences import TellableSpan, repeats
+from core.conversation.supported_sentences import TellableSpan, said_before
 from core.evidence.naming import in_first_person
 from core.evidence.passages import sentence_spans
 from core.text.levelled import LevelledText
@@ -21,7 +21,7 @@ def standing_line(
     for start, end in sentence_spans(told.text, 0, len(told.text))[:1]:
         decoded = told[start:end].on_one_line()
         line = None if in_first_person(decoded.text) else stretch.near(decoded.text, least)
-        if line is not None and not repeats(line, list(before)):
+        if line is not None and not said_before(line, list(before)):
             return line._replace(pieces=_as_it_stands(decoded, line.text).pieces)
     return None
 

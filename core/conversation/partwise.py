@@ -22,7 +22,7 @@ from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
 from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
-from core.conversation.supported_sentences import TellableSpan, repeats
+from core.conversation.supported_sentences import TellableSpan, said_before
 from core.conversation.time_estimates import Pace
 from core.documents.word_count import count_words
 from core.events import Event, Finished, ReadingStep, Stats
@@ -47,11 +47,12 @@ class PartByPart(Responder):
         slots, figures, reason = summary.slots, [], "stop"
         expected = [self._expected_s(run, slot) for slot in slots]
         pace = Pace({line: s for some in expected for line, s in some.items()}, self._clock)
-        for number, slot in enumerate(slots, 1):
-            step = ReadingStep(number, len(slots), slot.part.label, "telling", left_s=pace.left_s)
+        for slot in slots:
+            number = plan.parts.index(slot.part) + 1
+            step = ReadingStep(number, len(plan.parts), slot.part.label, "telling", left_s=pace.left_s)
             yield step
             yield summary.standing(slot)
-            if number == 1:  # what stands is seen before people are looked for
+            if slot is slots[0]:  # what stands is seen before people are looked for
                 summary.main = introductions(run.ask.book, plan.parts)
             figures.append((yield from self._part(run, summary, slot, step, pace)))
             if not slot.complete:
@@ -81,7 +82,7 @@ class PartByPart(Responder):
                 pace.done(own)
                 yield replace(step, attempt=2, left_s=pace.left_s)
                 known[own] = told or own
-            if known[own] != own and not repeats(known[own], summary.told):
+            if known[own] != own and not said_before(known[own], summary.told):
                 slot.told[own] = known[own]
         else:
             summary.complete(slot)
@@ -159,12 +160,13 @@ class PartByPart(Responder):
         if run.ask.instructions:
             notes.append(not_followed())
         if reason == "user":
-            done = sum(slot.complete for slot in summary.slots)
-            notes.append(stopped_in(done + 1, len(summary.slots)))
+            at = next(slot.part for slot in summary.slots if not slot.complete)
+            kept = summary.slots[0].complete
+            notes.append(stopped_in(plan.parts.index(at) + 1, len(plan.parts), kept=kept))
         ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        sources = source_names(run.ask.book, [slot.part for slot in summary.slots if slot.complete])
+        sources = source_names(run.ask.book, plan.parts)  # all were searched for the sentences that tell most
         answer = Answer(reason, text.pieces, ids, stats)
         return replace(self._turns.finished(answer, plan=plan, sources=sources, notes=notes), stands=stands)

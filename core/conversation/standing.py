@@ -12,7 +12,7 @@ from core.conversation.characters import Introduction
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.summary_layout import HeadedLines, composed
-from core.conversation.supported_sentences import repeats
+from core.conversation.supported_sentences import said_before
 from core.events import SummaryDraft
 from core.evidence.naming import points_back
 
@@ -35,13 +35,8 @@ class PartSlot:
     def lines(self) -> list[SummaryLine]:
         """What stands there, in the order of the book."""
         told = list(self.told.values())
-        kept = [line for line in self.own if line not in self.told and not _covered(line, told)]
+        kept = [line for line in self.own if line not in self.told and not said_before(line, told)]
         return sorted([*told, *kept, *self.introducing], key=lambda line: line.start)
-
-
-def _covered(line: SummaryLine, told: Sequence[SummaryLine]) -> bool:
-    """Whether one of the sentences told stands where this one does, or says the same."""
-    return repeats(line, told) or any(one.start < line.end and line.start < one.end for one in told)
 
 
 class SlottedSummary:

@@ -65,7 +65,7 @@ class Summaries(Responder):
         notes: list[PartSummary] = []
         parts = yield from self._parts(run, plan, notes)
         if parts.stopped:
-            said = stopped_in(len(notes) + 1, len(plan.parts))
+            said = stopped_in(len(notes) + 1, len(plan.parts), kept=bool(notes))
             yield self._stopped(run, plan, notes, parts.stats, (said, *parts.notes))
             return
         whole = yield from self._whole(run, plan, notes)

@@ -65,9 +65,9 @@ def _quotation(sentence: str) -> str:
     return f"“{sentence.replace('“', '‘').replace('”', '’')}”"
 
 
-def stopped_in(part: int, count: int) -> str:
-    """What is said of a summary that was stopped in this one of its parts: before the first none is kept."""
-    words = _("Stopped in part {number} of {count}; the parts before it are kept.")
-    if part == 1:
-        words = _("Stopped in part {number} of {count}.")
+def stopped_in(part: int, count: int, *, kept: bool) -> str:
+    """What is said of a summary that was stopped in this one of its parts. `kept`: some were told before."""
+    words = _("Stopped in part {number} of {count}.")
+    if kept:
+        words = _("Stopped in part {number} of {count}; the parts before it are kept.")
     return words.format(number=part, count=count)

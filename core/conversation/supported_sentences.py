@@ -106,6 +106,11 @@ def repeats(line: SummaryLine, before: Sequence[SummaryLine]) -> bool:
     )
 
 
+def said_before(line: SummaryLine, told: Sequence[SummaryLine]) -> bool:
+    """Whether one of the sentences told stands where this one does, or says the same."""
+    return repeats(line, told) or any(one.start < line.end and line.start < one.end for one in told)
+
+
 def whole_sentences(text: str) -> str:
     """`text` up to the end of its last whole sentence; as it is where it has none."""
     ends = [end for start, end in sentence_spans(text, 0, len(text)) if ENDED.search(text[start:end])]
