@@ -8,10 +8,12 @@ from core.conversation.asking import AnswerRun, asked, asked_of_text, notes_key,
 from core.conversation.followups import looked_up
 from core.conversation.part_summaries import PartSummary, labelled_text
 from core.conversation.reading import ReadingPart, ReadingPlan
+from core.conversation.refusals import reworded_refusal
 from core.conversation.services import Responder, Services
 from core.conversation.spoiler_guard import guarded_answer
 from core.documents.document import Document
 from core.events import Event, ReadingStep
+from core.evidence.support import UNSAID_HERE
 from core.request import Request
 from core.text.words import translated as _
 
@@ -61,6 +63,7 @@ class ChunkedAnswering(Responder):
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
+        answer = reworded_refusal(answer, self._style.refusal, _(UNSAID_HERE))
         done = yield from guarded_answer(answer, self._books.guard(ask))
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
         if done.reason == "user" and not done.token_ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.evidence.support import UNSAID
+from core.evidence.support import REFUSALS
 from core.request import HistoryTurn, Request
 from core.text.ranking import NAME, terms
 
@@ -47,7 +47,7 @@ def restated(ask: Request) -> str:
     said: list[str] = []
     for before in leant_on(ask):
         answer = _first_words(before.answer)
-        unsaid = _plain(answer).startswith(_plain(UNSAID))
+        unsaid = _plain(answer).startswith(tuple(map(_plain, REFUSALS)))
         said += [(before.question or "").strip(), "" if unsaid else answer]
     return " ".join(filter(None, (*said, ask.question.strip())))
 

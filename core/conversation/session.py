@@ -34,6 +34,7 @@ from core.conversation.contexts import ContextShelf
 from core.conversation.overview import Overview
 from core.conversation.part_summaries import PartSummaryStore
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
+from core.conversation.refusals import reworded_refusal
 from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.services import Services
 from core.conversation.spoiler_guard import guarded_answer, named_up_to
@@ -45,6 +46,7 @@ from core.documents.document import Document
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, ReadingStep
+from core.evidence.support import UNSAID
 from core.request import Request
 from core.text.questions import asked_of_whole
 from core.text.tokenizer import Tokenizer
@@ -356,6 +358,7 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
+        answer = reworded_refusal(answer, self._style.refusal, _(UNSAID))
         done = yield from guarded_answer(answer, self._books.guard(ask))
         if ask.question is None and done.reason != "user":
             yield from self._summaries.held(run, plan, question, done)

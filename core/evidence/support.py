@@ -64,10 +64,10 @@ _REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
 # said where the book, or what may be read of it, bears no answer out; kept in English, as an answer is
 UNSAID = N_("The book does not seem to say.")
 UNSAID_SO_FAR = N_("What may be read of the book does not seem to say.")
+UNSAID_HERE = N_("What was read for this does not seem to say.")
+REFUSALS = (UNSAID, UNSAID_SO_FAR, UNSAID_HERE)
 # that line; a model that was taught to read says it of its passage
-_REFUSAL = re.compile(
-    rf"\s*(?:(?:{re.escape(UNSAID)}|{re.escape(UNSAID_SO_FAR)})[^\n]*|The passage does not say\.)"
-)
+_REFUSAL = re.compile(rf"\s*(?:(?:{'|'.join(map(re.escape, REFUSALS))})[^\n]*|The passage does not say\.)")
 
 
 @dataclass(frozen=True, slots=True)
