@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from core import paths
 from core.config import Settings, use_data_dir
 from core.events import Loading, Progress
-from core.planning.budget import DRAFT_MODEL, WEIGHTS
+from core.planning.budget import DRAFT_MODEL, KV, KV_BEFORE, WEIGHTS
 from core.text.words import translated as _
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from core.planning.plan import Plan
     from core.text.tokenizer import Tokenizer
 
-_ALLOWANCE_SHARE = 0.25  # of the memory that is free once the model is loaded
-_ALLOWANCE_MOST = 4 << 30
 _TOLD_EVERY_S = 1.0
 
 
@@ -70,8 +68,6 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
 
     engine, tokenizer = _loaded(settings, choice, folder, draft, replan, progress)
 
-    import psutil
-
     from core.cache.query_recorder import AttentionHead
     from core.conversation.part_summaries import PartSummaryStore
     from core.conversation.reading import ReadingStyle
@@ -82,19 +78,25 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
     # of several cards none has all heads, and what re-checks an answer asks the model of one
     alone = not choice.plan.devices
     heads = _heads(choice, folder) if settings.evidence_attention and alone else ()
-    free = psutil.virtual_memory().available
-    allowance = min(int(free * _ALLOWANCE_SHARE), _ALLOWANCE_MOST) if choice.plan.device == "cpu" else 0
     return Session(
         engine,
         tokenizer,
         ReadingStyle.from_record(choice.entry.reading),
-        allowance_bytes=allowance,
+        allowance_bytes=allowance_bytes(engine.plan),
         notes=PartSummaryStore(paths.subdir("notes")),
         verify=settings.verify and alone,
         read_whole_s=settings.read_whole_s,
         heads=[AttentionHead(*one) for one in heads],
         mapped_files=mapped,
     )
+
+
+def allowance_bytes(plan: Plan) -> int:
+    """What the contexts that are kept may take together: that of a book and what the plan has beside it. 0 on
+    a card: one is kept, and its passages'.
+    """
+    kept = {line.name: line.bytes for line in plan.budget if line.name in (KV, KV_BEFORE)}
+    return sum(kept.values()) if KV_BEFORE in kept else 0
 
 
 class ProgressReporter:

@@ -31,7 +31,10 @@ from core.paths import subdir
 
 # the contexts that the engine keeps have a bound of up to 4 GiB, which 60 turns do not reach: here it is less
 KEPT_MIB = 128
-REAL = f"import core.build as b; b._ALLOWANCE_MOST = {KEPT_MIB} << 20; from core import worker; worker.main()"
+REAL = (
+    f"import core.planning.budget as b; b._BEFORE_MOST = {KEPT_MIB} << 20; "
+    "from core import worker; worker.main()"
+)
 SCRIPT = REPO / "tests" / "support" / "scripted_worker.py"
 TEXTS = ("the-light-on-the-holm.md", "the-thursday-clock.md")
 BOOK_WORDS = 2500
@@ -264,7 +267,7 @@ def save_soak(name: str, rows: list[tuple], taken: dict[str, list[dict]], books:
         f"{sum(map(len, taken.values()))} turns over {books} books, another book at each turn; medians over "
         f"a tenth of the stretch that ends there. Private memory (USS).{again}",
         f"The KV caches that the worker keeps of passages and parts were given {KEPT_MIB} MiB; in use it is "
-        "a quarter of the free memory and at most 4 GiB.",
+        "a quarter of the memory that the plan leaves and at most 4 GiB.",
         "The page holds the conversation, which grows until a new one is begun. Other programs used the "
         "machine: seconds say whether turns get slower, not how fast they are.",
     )

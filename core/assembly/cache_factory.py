@@ -23,6 +23,7 @@ from core.planning.budget import (
     CONTEXT,
     DRAFT_MODEL,
     KEPT_FREE,
+    KV_BEFORE,
     KV_DECODED,
     PROGRAM,
     WEIGHTS,
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 Replan = Callable[[int], Plan]
 _LOADED = (WEIGHTS, DRAFT_MODEL)  # budget lines of what is there after loading,
-_NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE)  # and of what no cache may take
+_NOT_OURS = (CONTEXT, PROGRAM, KEPT_FREE, KV_BEFORE)  # and of what no cache of a book may take
 _WORK = (WORK_PREFILL, WORK_DECODE, KV_DECODED)
 # measured: smaller blocks cost more to join, larger ones leave more of the last one empty
 _CPU_BLOCK_TOKENS = 512

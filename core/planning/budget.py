@@ -4,6 +4,8 @@ what is free.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from core.backend.shared.pieces import PIECE_NUMBERS, PIECE_TOKENS
 from core.hardware.facts import GIB
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, ModelShape
@@ -22,6 +24,9 @@ PROGRAM_BYTES_CPU = 5 * GIB // 4  # the same without CUDA
 # rows of a retrieval cache that are exact beside budget and tail, and what its capacity is a multiple of
 RECENT, ROWS_STEP = 64, 128
 
+# of the RAM that a plan leaves, for what was read before: going back to it costs no prefill
+_BEFORE_SHARE, _BEFORE_MOST = 0.25, 4 * GIB
+
 # per weight of a piece that torch decodes: codes as bytes three times, fp32, and the dtype computed in
 DECODING_BYTES = 9
 
@@ -34,6 +39,7 @@ KEPT_WINDOWS = N_("copies of windows")
 STATES, KEPT_STATES = N_("states of the layers without a KV cache"), N_("copies of states")
 LOOKED_UP = N_("table of what tokens bring to layers")
 KV_BESIDE = N_("KV cache of a passage")
+KV_BEFORE = N_("KV cache of texts read before, at most")
 KV_PINNED, KV_PAGEABLE = N_("KV cache of the other layers"), N_("KV cache, not pinned")
 RETRIEVAL, TAIL = N_("retrieval cache"), N_("retrieval cache, generated tail")
 WORK_PREFILL, WORK_DECODE = N_("work space (prefill)"), N_("work space (decode)")
@@ -118,6 +124,15 @@ def host_lines(layout: Layout, reserve: int) -> tuple[BudgetLine, ...]:
             (KEPT_FREE, reserve, "RAM"),
         ]
     return tuple(BudgetLine(name, amount, place) for name, amount, place in lines if amount)
+
+
+def before_lines(layout: Layout, host: Sequence[BudgetLine], free: int) -> tuple[BudgetLine, ...]:
+    """What the CPU backend may keep of texts that were read before, where `host` is needed of `free` bytes.
+    It takes from nothing: whether a model fits does not hang on it.
+    """
+    left = max(0, free - sum(line.bytes for line in host)) if layout.device == "cpu" else 0
+    kept = min(int(left * _BEFORE_SHARE), _BEFORE_MOST)
+    return (BudgetLine(KV_BEFORE, kept, "RAM"),) if kept else ()
 
 
 def disk_lines(layout: Layout, quota: int) -> tuple[BudgetLine, ...]:

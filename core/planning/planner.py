@@ -20,7 +20,7 @@ from core.model.assistant_sizes import AssistantShape
 from core.model.gguf.size_estimates import ROUNDED, rounded_shape
 from core.model.shapes import CODED_ROWS, DTYPE_BYTES, AheadShape, ModelShape
 from core.planning import costs
-from core.planning.budget import disk_lines, host_lines, vram_lines
+from core.planning.budget import before_lines, disk_lines, host_lines, vram_lines
 from core.planning.fitting import PlanningCase, PlanningDevice, Shortfall, fitted, of_all, site_of
 from core.planning.formats import with_formats
 from core.planning.host_attention import attention_s
@@ -209,7 +209,8 @@ def _tuned(case: PlanningCase, context: int, record: Tuned, machine: str) -> Pla
 def _budget(site: PlanningDevice, layout: Layout) -> tuple[BudgetLine, ...]:
     on_device = vram_lines(layout, site.vram_reserve) if site.device == "cuda" else ()
     host = of_all(host_lines(layout, site.ram_reserve), site.ranks)
-    return *on_device, *host, *disk_lines(layout, site.snapshot_quota)
+    before = before_lines(layout, host, site.ram_free)
+    return *on_device, *host, *before, *disk_lines(layout, site.snapshot_quota)
 
 
 def _cost(case: PlanningCase, layout: Layout, passes: Passes) -> Plan:

@@ -124,6 +124,9 @@ def test_a_comparison_says_what_it_found_and_no_more(changed, said):
     else:
         assert "stat-judged" not in html
     assert 'data-act="compare"' not in html
+    assert "stat-unjudged" not in html
+    ended = panel_html(replace(STATS, new_tokens=43), live=False, plan=PLAN, compared=compared)
+    assert ("stat-unjudged" in ended) == bool(compared["verified"]), "43 new tokens beside 42 of 42"
 
 
 def test_comparing_is_offered_when_there_is_something_to_compare_and_says_how_far_it_is():

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from core.backend.shared.compiled import ROW_TILES
+from core.build import allowance_bytes
 from core.config import Settings
 from core.errors import PlanError
+from core.hardware.facts import GIB
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import find
 from core.planning import budget, costs, layout
@@ -16,7 +18,7 @@ from core.planning.fitting import site_of
 from core.planning.plan import Plan
 from core.planning.planner import make_plan
 from core.planning.wording import format_plan
-from tests.support.imagined import PINNED, planned
+from tests.support.imagined import PINNED, RAM, planned
 
 
 def test_the_papers_4090_row():
@@ -139,6 +141,22 @@ def test_the_embedded_model_without_gpu():
     assert (found.dtype, found.computes) == ("bfloat16", "float32")
     assert found.on_chip_layers == found.layers == 30
     assert {line.place for line in found.budget} == {"RAM", "disk"}
+
+
+def test_what_is_kept_of_texts_read_before_has_its_line():
+    """The worker held 4.9 GB where the plan said 3.3: contexts of parts and passages stood nowhere in it."""
+    pc, name = imagined_hardware(ram_gib=16, cores=4), "SmolLM2-135M-Instruct"
+    found = planned(pc, name, context=None)
+    lines = {line.name: line.bytes for line in found.budget if line.place == RAM}
+    needed = found.bytes_in(RAM) - lines[budget.KV_BEFORE]
+    assert lines[budget.KV_BEFORE] == (pc.ram_available_bytes - needed) // 4
+    assert allowance_bytes(found) == lines[budget.KV] + lines[budget.KV_BEFORE]
+    roomy = planned(imagined_hardware(ram_gib=128, cores=4), name, context=None)
+    assert allowance_bytes(roomy) == lines[budget.KV] + 4 * GIB
+    tight = planned(replace(pc, ram_available_bytes=needed), name, context=None)
+    assert (tight.bytes_in(RAM), allowance_bytes(tight)) == (needed, 0)
+    card = planned(imagined_hardware(gpu="RTX 4090", ram_gib=32), name, context=None)
+    assert allowance_bytes(card) == 0 and budget.KV_BEFORE not in {line.name for line in card.budget}
 
 
 @pytest.mark.parametrize(
