@@ -90,10 +90,10 @@ class Stats:
     context_total: int = 0
     peak_memory_bytes: int = 0
     bytes_moved: int = 0  # host -> device KV bytes of this answer
-    # one per round behind the first, whose time is in ttft_s; of more than 300 rounds, the lowest and the
-    # highest of as many neighbours as it takes
+    # one per round behind the first, whose time is in ttft_s; of more than 300 rounds, means of as many
+    # neighbours as it takes, beside the lowest and the highest of all
     tbt_series_ms: tuple[float, ...] = ()
-    # accepted / evaluated of the outermost level per round, likewise, but means; None: nothing was proposed
+    # accepted / evaluated of the outermost level per round, in means likewise; None: nothing was proposed
     acceptance_series: tuple[float | None, ...] = ()
     round_sizes: tuple[int, ...] = ()  # how many rounds emitted 1 token, 2, 3, ...
     temperature: float | None = None  # it was sampled at; None: not known

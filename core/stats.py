@@ -96,7 +96,7 @@ class StatsRecorder:
             context_used=self.started.prompt_tokens + self._new,
             peak_memory_bytes=self._peak,
             bytes_moved=self._bytes,
-            tbt_series_ms=extremes(self._tbt_series),
+            tbt_series_ms=thinned_times(self._tbt_series),
             acceptance_series=thinned(self._acceptance_series),
             round_sizes=tuple(self._sizes[size] for size in range(1, max(self._sizes, default=0) + 1)),
         )
@@ -139,22 +139,24 @@ def thinned(values: Sequence[float | None], most: int = _SERIES) -> tuple[float 
     return tuple(round(sum(run) / len(run), 4) if run else None for run in known)
 
 
-def extremes(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:
-    """A series of at most `most` values: the lowest and the highest of equally many neighbours, as they came.
-    So the highest of all stays what it was.
+def thinned_times(values: Sequence[float], most: int = _SERIES) -> tuple[float, ...]:
+    """Likewise, but the lowest and the highest of all stand for their neighbours: so they stay what they are
+    while the series grows.
     """
     if len(values) <= most:
         return tuple(values)
-    found = []
-    for run in _runs(values, most // 2):
-        ends = sorted((run.index(min(run)), run.index(max(run))))
-        found.extend(run[at] for at in ends)
+    ends = sorted({values.index(min(values)), values.index(max(values))})
+    found, start = [], 0
+    for run in _runs(values, most - 1):
+        kept = [values[at] for at in ends if start <= at < start + len(run)]
+        found.extend(kept or [round(sum(run) / len(run), 4)])
+        start += len(run)
     return tuple(found)
 
 
-def _runs(values: Sequence[_Value], most: int) -> list[list[_Value]]:
+def _runs(values: Sequence[_Value], most: int) -> list[Sequence[_Value]]:
     wide = -(-len(values) // most)
-    return [list(values[at : at + wide]) for at in range(0, len(values), wide)]
+    return [values[at : at + wide] for at in range(0, len(values), wide)]
 
 
 def combined_stats(parts: Sequence[Stats]) -> Stats:
@@ -192,7 +194,7 @@ def combined_stats(parts: Sequence[Stats]) -> Stats:
         acceptance_retrieval=sum((part.acceptance_retrieval for part in parts), Acceptance()),
         bytes_moved=added("bytes_moved"),
         peak_memory_bytes=max(part.peak_memory_bytes for part in parts),
-        tbt_series_ms=extremes([value for part in parts for value in part.tbt_series_ms]),
+        tbt_series_ms=thinned_times([value for part in parts for value in part.tbt_series_ms]),
         acceptance_series=thinned([value for part in parts for value in part.acceptance_series]),
         round_sizes=tuple(map(sum, zip_longest(*(part.round_sizes for part in parts), fillvalue=0))),
     )
