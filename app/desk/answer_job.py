@@ -216,8 +216,6 @@ class AnswerJob:
     def _end(self, event: Finished | Failed) -> None:
         now = self._snapshot
         if isinstance(event, Failed):
-            if now.standing:  # without the sentence that nobody held to the book
-                now = replace(now, pieces=(*now.standing.before, *now.standing.after))
             stands = [asdict(one) for one in now.standing.stands] if now.standing else []
             said = {"error": event.message, "ways": list(event.ways), "stands": stands}
             self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)

@@ -53,9 +53,12 @@ class Snapshot:
 
     @property
     def kept(self) -> tuple[Piece, ...]:
-        """What stays where the answer breaks off: what was told of the parts, and the text so far."""
+        """What stays where the answer breaks off: what was told of the parts, and the text so far, without a
+        sentence that nobody has held to the book.
+        """
         told = "".join(f"## {label}\n\n{text}\n\n" for label, text in self.parts)
-        return joined((Piece(told, ""),) if told else (), self.pieces)
+        said = (*self.standing.before, *self.standing.after) if self.standing else self.pieces
+        return joined((Piece(told, ""),) if told else (), said)
 
     @property
     def telling(self) -> tuple[int, int]:

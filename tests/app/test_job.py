@@ -255,6 +255,26 @@ def test_a_summary_whose_engine_dies_keeps_what_stands_without_the_sentence_unde
     assert stored.extra["stands"] == [asdict(SourceSpan(0, 9, 0, 18))] and stored.extra["error"]
 
 
+def test_a_summary_that_is_stored_while_it_is_told_lacks_the_sentence_under_way(history, monkeypatch):
+    """A power cut left `... her husband. Hen “She was a small, upright woman` as the answer for good."""
+    own, rest = Piece("He rowed. ", "target"), Piece(" “It rained.”", "")
+    stored, hours, update = [], itertools.count(), history.update
+
+    def kept(conversation_id: str, turn: int, text: str, **more: object) -> None:
+        stored.append(text)
+        update(conversation_id, turn, text, **more)
+
+    monkeypatch.setattr(history, "update", kept)
+    events = (
+        ReadingStep(1, 1, "One", "telling"),
+        SummaryDraft((own,), (), (rest,)),
+        said("Captain Gats"),
+        Failed("The engine ended."),
+    )
+    watched(history, events, lambda now: None, clock=lambda: 3600.0 * next(hours))
+    assert stored == [own.text + rest.text] * 2
+
+
 def test_what_is_told_moves_the_places_behind_it():
     before, after = Piece("One. ", ""), Piece(" Two.", "")
     told = Snapshot(
