@@ -47,6 +47,8 @@ _QUOTED = re.compile(r"[“«„「『\"](?:(?!\n\s*\n)[^“”\"«»„「『�
 _MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
 _LONG_SPEECH_CHARS = 400
 _ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
+_NOTE = re.compile(r"\[?(\d+)\]? ")
+_NOTE_REACH_CHARS = 20_000  # how far behind what refers to it a note may stand: at the end of a chapter
 _LEFT_OPEN = re.compile(r"(?:[?!？！]|\.\.\.|…)[)\]]*$")
 
 
@@ -61,7 +63,7 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     told = [
         number
         for number, (low, high) in enumerate(spans)
-        if _is_whole(text[low:high]) and not _is_speech(low, high, spoken)
+        if _is_whole(text[low:high]) and not _is_note(text, low) and not _is_speech(low, high, spoken)
     ]
     found = choose_sentences([text[low:high] for low, high in spans], words, told or range(len(spans)))
     return [_without_open_marks(text, *spans[number]) for number in found]
@@ -173,6 +175,12 @@ class _Table:
 def _is_whole(sentence: str) -> bool:
     """Whether it has a beginning and an end, and is no heading: “VII.”, “THE END.”"""
     return bool(_ENDS.search(sentence)) and not sentence[0].islower() and not sentence.isupper()
+
+
+def _is_note(text: str, low: int) -> bool:
+    """Whether a sentence begins with a number that the text refers to in brackets: “1 A slip is a way.”"""
+    number = _NOTE.match(text, low)
+    return bool(number) and f"[{number[1]}]" in text[max(0, low - _NOTE_REACH_CHARS) : low]
 
 
 def _unfit(sentence: str) -> float:

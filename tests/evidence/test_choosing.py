@@ -153,6 +153,13 @@ def test_what_is_no_whole_sentence_is_not_told(heading: str):
     assert texts(f"{heading}\n\nHe wore a brown glove.", 50) == ["He wore a brown glove."]
 
 
+def test_a_note_is_no_sentence_of_the_story_and_a_day_is():
+    """A summary quoted “1 A slip is the channel by which a boat is drawn out.”"""
+    told = "He drowned in the slip[1] of the boathouse."
+    assert texts(f"{told}\n\n1 A slip is a channel for boats.\n\n1 May was a day of rain.", 50) == [told]
+    assert texts(f"{told}\n\n2 May was a day of rain.", 50) == [told, "2 May was a day of rain."]
+
+
 def test_only_the_ranges_given_are_told_of():
     """A summary up to a chapter must know nothing of the chapters after it."""
     middle = len(STORY) // 2
