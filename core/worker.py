@@ -152,7 +152,7 @@ class Worker:
 
     def _card(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a card was asked for before the engine was ready"
-        card = self._session.card(message["book"], message["spoiler_limit"])
+        card = self._session.card(message["book"], message["spoiler_limit"], **message["scope"])
         self._send(id=message["id"], card=card)
 
     def _room(self, message: dict[str, Any]) -> None:

@@ -235,7 +235,7 @@ def test_a_question_and_stop_are_heard_while_a_long_book_is_counted():
         pipe.load()
         long = replace(BOOK, text=BOOK.text * 60, sections=(Section("One", 0, 17 * 60),))
         pipe.send(do="book", book_id="B", data=long.packed)
-        pipe.send(do="card", id=2, book_id="B", spoiler_limit=None)
+        pipe.send(do="card", id=2, book_id="B", spoiler_limit=None, scope={})
         pipe.send(do="room", id=3, ask=pack_ask(Request("one", long)))
         pipe.ask(4, "one")
         assert pipe.answer(4).text == "You asked 'one'."

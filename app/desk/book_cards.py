@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 AGAIN_S = 30.0  # after so long a look at a card that failed asks for it again
 
-# a book and its text, the model, and how far it may be read
-Key = tuple[str, int, str, int | None]
+# a book and its text, the model, how far it may be read, and what of it was chosen
+Key = tuple[str, int, str, int | None, tuple[tuple[str, Any], ...]]
 
 
 class BookEstimates:
@@ -44,11 +44,12 @@ class BookEstimates:
         self._asking: set[Key] = set()
         self._outdated: set[Key] = set()
 
-    def of(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any] | None:
+    def of(self, book: Document, spoiler_limit: int | None = None, **scope: Any) -> dict[str, Any] | None:
         """The card of `book`, or of what may be read of it, for the model that runs; None until it has
-        come.
+        come. `scope`: see Runtime.card.
         """
-        key = (book.sha256, hash(book.text), self._engine.model_name, spoiler_limit)
+        chosen = tuple(sorted(scope.items()))
+        key = (book.sha256, hash(book.text), self._engine.model_name, spoiler_limit, chosen)
         state = self._engine.state
         with self._lock:
             if state not in ("ready", "busy"):
@@ -68,8 +69,9 @@ class BookEstimates:
     def _fetch(self, key: Key, book: Document) -> None:
         card, failed = {}, True
         try:
-            card, failed = self._engine.card(book, key[-1]), False
-            if key[-1] is None:
+            *_book, spoiler_limit, scope = key
+            card, failed = self._engine.card(book, spoiler_limit, **dict(scope)), False
+            if spoiler_limit is None and not scope:
                 self._counted(book.sha256, card["tokens"])
         except UserError as error:
             card = {"notes": [str(error)]}

@@ -33,7 +33,7 @@ class Requests:
         own = "\n".join(filter(None, (settings.instructions, state.notebook.instructions)))
         fields = {
             "conversation_id": state.conversation_id,
-            **_chapters(state, book),
+            **chosen_chapters(state, book),
             "reading_mode": chosen_mode(
                 state.notebook, settings, fixed=self._preferences.fixed("reading_mode")
             ),
@@ -91,7 +91,7 @@ def span(numbers: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _chapters(state: AppState, book: Document | None) -> dict[str, Any]:
+def chosen_chapters(state: AppState, book: Document | None) -> dict[str, Any]:
     """What the page says is to be read, as fields of Ask. Nothing behind the limit is."""
     count = (state.spoiler_limit or len(book.chapters)) if book else 0
     if selected_chapters := tuple(one for one in state.selected_chapters if one <= count):

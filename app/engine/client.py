@@ -44,18 +44,18 @@ class Runtime(Supervisor):
         self._persons = 0  # who ask or are answered
         self._begun: int | None = None  # the last question of whose answer anything came
 
-    def card(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any]:
+    def card(self, book: Document, spoiler_limit: int | None = None, **scope: Any) -> dict[str, Any]:
         """How the book fits, or what of it may be read until a chapter: title, author, chapters, words,
-        tokens, share_of_context, fits, parts, the estimates of Session.card, from_passages, notes.
+        tokens, share_of_context, fits, parts, the estimates of Session.card, from_passages, notes. `scope`:
+        `chapters`, `selected_chapters` and `whole`, as there.
 
         Waits for a loading engine. Raises UserError when the engine does not answer.
         """
         self.start()
         if not self.wait_ready(None):
             raise UserError(self.error or _("The engine is not running."))
-        return self._told(book, {"do": "card", "book_id": book.sha256, "spoiler_limit": spoiler_limit})[
-            "card"
-        ]
+        asked = {"do": "card", "book_id": book.sha256, "spoiler_limit": spoiler_limit, "scope": scope}
+        return self._told(book, asked)["card"]
 
     def room(self, ask: Request, timeout_s: float = _CARD_WAIT_S) -> dict[str, Any]:
         """How the context would be filled by an answer, see Session.room. Raises UserError when the engine is

@@ -75,7 +75,7 @@ def stage_html(
         covered=covered,
         known=bool(known),
         facts=_card_facts(book, known),
-        fit=_fit(known, reading_mode),
+        fit=_fit(known),
         ways=_ways(known, reading_mode),
         parts=known.get("parts", ()),
         notes=_notes(book, known),
@@ -175,20 +175,20 @@ def _outdated(book: Document) -> list[str]:
 def _card_facts(book: Document, card: dict) -> dict[str, object]:
     tokens = card.get("tokens", 0)
     return {
-        "chapters": len(book.chapters),
-        "words": book.words,
+        "chapters": card.get("chapters", len(book.chapters)),
+        "words": card.get("words", book.words),
         "tokens": tokens,
         "read_before": card.get("snapshot_tokens", 0) > tokens // 2,
         "read_s": _rough(read_s) if (read_s := card.get("read_s_estimate")) else None,
     }
 
 
-def _fit(card: dict, reading_mode: str) -> dict[str, object] | None:
+def _fit(card: dict) -> dict[str, object] | None:
     """How much of the context the book takes, in words and as a share; None before the engine has said it."""
     if "share_of_context" not in card:
         return None
     share, count = float(card["share_of_context"]), len(card.get("parts", ()))
-    if card.get("fits") or (reading_mode == "full" and share <= 1):
+    if card.get("fits"):
         words = _("Fits the context: {share} of it").format(share=f"{share:.0%}")
         return {"tone": "good", "words": words, "width": min(share, 1)}
     words = _n(

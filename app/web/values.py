@@ -13,7 +13,7 @@ from app.desk.answer_snapshot import Snapshot
 from app.desk.assembly import AppServices
 from app.desk.comparison import comparable
 from app.desk.reader import as_known, as_read, shown_bookmarks, way_back
-from app.desk.requests import chosen_mode
+from app.desk.requests import chosen_chapters, chosen_mode
 from app.desk.shelf import kept_of_books
 from app.desk.values import FolderBooks, Notice, Remedy, TextSearch
 from app.store.turns import StoredTurn
@@ -53,14 +53,25 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
         "portraits_version": lambda: parts.library.portraits_version,
         "series_version": lambda: parts.library.series.version,
         "book": lambda: parts.books.current,
-        "card": lambda: (
-            parts.cards.of(book, parts.state.spoiler_limit) if (book := parts.books.current) else None
-        ),
+        "card": lambda: _card(parts),
         "room": lambda: parts.context_usage.room((parts.history.version, preferences.settings)),
         "visible": lambda: parts.answers.job.visible if parts.answers.job else 0,
         "samples": lambda: parts.imports.samples,
         "today": date.today,
     }
+
+
+def _card(parts: AppServices) -> dict[str, Any] | None:
+    """The card of what is to be read of the open book; the words of chapters stand in it, too."""
+    state, book = parts.state, parts.books.current
+    if book is None:
+        return None
+    settings, fixed = parts.preferences.settings, parts.preferences.fixed("reading_mode")
+    scope = chosen_chapters(state, book)
+    if chosen_mode(state.notebook, settings, fixed=fixed) == "full":
+        scope["whole"] = True
+    # until it has come, that of the whole book stands
+    return parts.cards.of(book, state.spoiler_limit, **scope) or parts.cards.of(book, state.spoiler_limit)
 
 
 def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:

@@ -43,6 +43,7 @@ from core.conversation.summary import Summarizer
 from core.conversation.time_estimates import TimeEstimate, passages_asked
 from core.conversation.turns import Turns
 from core.documents.document import Document
+from core.documents.word_count import count_words
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, ReadingStep
@@ -188,22 +189,32 @@ class Session:
         reserve = max_new_tokens + self._instruction_tokens
         return self._books.plan(book, reading_mode=reading_mode, chapters=chapters, reserve=reserve)
 
-    def card(self, book: Document, spoiler_limit: int | None = None) -> dict[str, Any]:
-        """What the app shows before anything is read: size, fit, parts and how long it may take.
+    def card(
+        self,
+        book: Document,
+        spoiler_limit: int | None = None,
+        *,
+        chapters: tuple[int, int] | None = None,
+        selected_chapters: tuple[int, ...] = (),
+        whole: bool = False,
+    ) -> dict[str, Any]:
+        """What the app shows before anything is read: size, fit, parts and how long it may take, of what may
+        be read or of the chosen chapters; `whole`: read in one go wherever that can be.
 
         `prefill_s_estimate` is until the text is read; `read_s_estimate` is until a question can be answered
         from the whole book, and counts what is written of its parts and not known yet. `passages_s_estimate`
         is until it is answered from passages, and `from_passages` says that this is what `auto` does.
         """
         book = book.up_to(spoiler_limit)
-        plan = self.reading_plan(book)
+        plan = self._card_plan(book, chapters, selected_chapters, whole=whole)
         stored = self._stored_tokens(book, plan)
         prefill_s = self._expectation.reading_s(plan.tokens - max(stored, self._held_tokens(book, plan)))
         return {
             "title": book.title,
             "author": book.author,
-            "chapters": len(book.chapters),
-            "words": book.words,
+            "chapters": len(selected_chapters)
+            or (1 + chapters[1] - chapters[0] if chapters else len(book.chapters)),
+            "words": sum(count_words(book.text[one.start : one.end]) for one in plan.parts),
             "tokens": plan.tokens,
             "share_of_context": plan.tokens / self._engine.context_tokens,
             "fits": plan.mode == "full",
@@ -217,6 +228,18 @@ class Session:
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
             "notes": [*plan.notes, *no_english(self._style, book), *book.warnings],
         }
+
+    def _card_plan(
+        self, book: Document, chapters: tuple[int, int] | None, selected: tuple[int, ...], *, whole: bool
+    ) -> ReadingPlan:
+        reserve = _ANSWER_TOKENS + self._instruction_tokens
+        chosen = {"chapters": chapters, "selected_chapters": selected, "reserve": reserve}
+        if whole:
+            try:
+                return self._books.plan(book, reading_mode="full", **chosen)
+            except UserError:
+                pass  # it does not fit: what a question gets then says so
+        return self._books.plan(book, reading_mode="auto", **chosen)
 
     def room(self, ask: Request) -> dict[str, Any]:
         """How the context would be filled by an answer, see Turns.room; without a question: by the next one.

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.desk.book_cards import AGAIN_S, BookEstimates
+from app.web.page import Page
 from core.errors import UserError
 from tests.support.desks import card
 from tests.support.fake_runtime import FakeRuntime, wait_until
@@ -18,11 +19,11 @@ class Failing(FakeRuntime):
     broken: Exception | None = UserError("The engine did not answer in time.")
     tries = 0
 
-    def card(self, book, spoiler_limit=None):
+    def card(self, book, spoiler_limit=None, **scope):
         self.tries += 1
         if self.broken:
             raise self.broken
-        return super().card(book, spoiler_limit)
+        return super().card(book, spoiler_limit, **scope)
 
 
 @pytest.fixture
@@ -69,7 +70,9 @@ def test_a_card_says_after_an_answer_how_much_is_left(desk):
     """A reading that was paused would be promised at its full length; the old card stands meanwhile."""
     wait_until(lambda: card(desk))
     whole, said = card(desk), []
-    desk.engine.card = lambda book, spoiler_limit=None: said.append(1) or {**whole, "prefill_s_estimate": 1.0}
+    desk.engine.card = lambda book, spoiler_limit=None, **scope: (
+        said.append(1) or {**whole, "prefill_s_estimate": 1.0}
+    )
     desk.engine.pace = 0.05
     desk.questions.ask("Who?")
     wait_until(lambda: desk.engine.state == "busy")
@@ -78,3 +81,17 @@ def test_a_card_says_after_an_answer_how_much_is_left(desk):
     for _ in range(5):
         card(desk)
     assert said == [1], "once"
+
+
+def test_the_card_is_of_the_chapters_that_are_chosen_and_of_how_they_are_read(desk):
+    """With one chapter of 400 tokens chosen it said what all 5,200 take, and both "fits" and "in 6 parts"."""
+    page, engine = Page(desk), desk.engine
+    wait_until(lambda: card(desk))
+    page.render()
+    desk.books.choose_chapters(2, 2)
+    desk.choices.reading("full")
+    page.render()
+    wait_until(lambda: engine.scopes[-1] == {"chapters": (2, 2), "whole": True})
+    desk.actions.dispatch({"act": "tick", "id": "1"})
+    page.render()
+    wait_until(lambda: engine.scopes[-1] == {"selected_chapters": (1,), "whole": True})

@@ -125,6 +125,22 @@ def test_a_limit_that_is_no_chapter_is_refused_in_words(spoiler_limit: int):
         ask(session, marked(), "Who?", spoiler_limit=spoiler_limit)
 
 
+def test_the_card_is_of_the_chapters_that_were_chosen():
+    session, _engine = make()
+    whole, one = session.card(marked()), session.card(marked(), chapters=(2, 2))
+    picked = session.card(marked(), selected_chapters=(1, 3))
+    for key in ("tokens", "words", "chapters"):
+        assert 0 < one[key] < picked[key] < whole[key], key
+    assert one["chapters"] == 1 and picked["chapters"] == 2
+
+
+def test_a_book_that_is_read_whole_where_it_fits_is_not_said_to_be_read_in_parts():
+    session, _engine = make(context_tokens=12_000)
+    assert not session.card(marked())["fits"] and session.card(marked(), whole=True)["fits"]
+    longer, _engine = make()
+    assert longer.card(marked(), whole=True)["parts"] == longer.card(marked())["parts"]
+
+
 def test_the_card_is_of_what_may_be_read():
     session, _ = make(context_tokens=9000)
     known, whole = session.card(marked(), KNOWN), session.card(marked())

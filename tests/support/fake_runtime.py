@@ -92,6 +92,7 @@ class FakeRuntime:
         self.renewed: list[object] = []
         self.forgotten: list[str] = []
         self.forgotten_books: list[str] = []
+        self.scopes: list[dict] = []  # of the cards that were asked for
         self.prefilled_tokens: list[int] = []  # per question: how much had to be read
         self.closed = self.saved = False
         self.save_s = 0.0
@@ -168,8 +169,9 @@ class FakeRuntime:
         """Notes that what was kept of the book's reading was deleted."""
         self.forgotten_books.append(book_id)
 
-    def card(self, book: Document, until: int | None = None) -> dict:
-        """A card with plausible sizes, from the real text."""
+    def card(self, book: Document, until: int | None = None, **scope) -> dict:
+        """A card with plausible sizes, from the real text; `scope` is noted."""
+        self.scopes.append(scope)
         book = book.up_to(until)
         tokens = round(book.words * 1.3)
         labels = [section.title for section in book.chapters]

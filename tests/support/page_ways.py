@@ -27,12 +27,12 @@ TOLD = (
 class LongBook(FakeRuntime):
     """Says of every book that it is read in 75 parts, and a lot besides."""
 
-    def card(self, book, spoiler_limit=None):
+    def card(self, book, spoiler_limit=None, **scope):
         """See FakeRuntime."""
         notes = [f"Chapter {number} holds pictures whose text is not read. " * 2 for number in range(9)]
         parts = [f"Chapter {number}: The day of the long road" for number in range(1, 76)]
         said = {"fits": False, "share_of_context": 26.4, "parts": parts, "notes": notes}
-        return {**super().card(book, spoiler_limit), **said}
+        return {**super().card(book, spoiler_limit, **scope), **said}
 
 
 def begins(serve, open_page):
