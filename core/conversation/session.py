@@ -37,7 +37,7 @@ from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, 
 from core.conversation.refusals import reworded_refusal
 from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.services import Services
-from core.conversation.spoiler_guard import guarded_answer, named_up_to
+from core.conversation.spoiler_guard import guarded_answer, named_up_to, told_so_far
 from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
 from core.conversation.time_estimates import TimeEstimate, passages_asked
@@ -139,6 +139,8 @@ class Session:
         events = self._about_book(run, ask.book)
         if ask.spoiler_limit is not None:
             events = named_up_to(events, ask.spoiler_limit, len(book_chapters(run.ask.book)))
+        if ask.question is None and ask.end == len(run.ask.book.text):
+            events = told_so_far(events)
         yield from events
 
     def _about_book(self, run: AnswerRun, whole: Document) -> Iterator[Event]:

@@ -96,3 +96,13 @@ def named_up_to(events: Iterator[Event], limit: int, chapters: int) -> Iterator[
             sources = tuple(so_far if str(one) in whole else one for one in event.sources)
             event = replace(event, sources=sources)
         yield event
+
+
+def told_so_far(events: Iterator[Event]) -> Iterator[Event]:
+    """The events of a summary that ends where the book stood open: the last of what was read for it did."""
+    for event in events:
+        if isinstance(event, Finished) and event.sources:
+            *before, last = event.sources
+            last = _("{place}, up to where the book stood open").format(place=last)
+            event = replace(event, sources=(*before, last))
+        yield event

@@ -9,10 +9,12 @@ import pytest
 
 from core.config import LENGTHS, READING_MODES
 from core.conversation.part_summaries import PartSummaryStore
+from core.conversation.spoiler_guard import told_so_far
 from core.documents.document import Document, Section
 from core.errors import UserError
 from core.request import HistoryTurn
 from tests.support.fakes import CharTokenizer
+from tests.support.said import worded_by
 from tests.support.talks import STYLE, ask, encoded, finished, make
 
 MARKER = "Zyxomma"
@@ -161,3 +163,12 @@ def test_a_recap_ends_in_the_middle_of_a_chapter():
     told = seen(ask(session, book, None, end=end, **wanted), engine)
     assert "silver key of day 2" in told and "quux" not in told
     assert "quux" in seen(ask(session, book, None, **wanted), engine), "else this test shows nothing"
+
+
+def test_a_summary_to_where_the_book_stands_open_does_not_claim_the_chapter():
+    """ "Read for this answer: all 6 chapters", of the sixth the first paragraph."""
+    session, _engine = make(style=replace(STYLE, summaries="own"))
+    for chapters, end in ((None, 60), ((2, 2), 60), (None, None)):
+        end = end and marked().chapters[1].start + end
+        *_before, last = finished(ask(session, marked(), None, chapters=chapters, end=end)).sources
+        assert bool(worded_by(told_so_far, last)) == (end is not None)
