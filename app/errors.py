@@ -19,10 +19,11 @@ def in_words(error: Exception) -> str:
     """The error as the person is told it: what it is, and what helps. One nobody foresaw is logged."""
     if isinstance(error, UserError):
         return str(error)
+    if is_full(error):  # foreseen, and perhaps so for every second of an answer
+        log.warning("%s", error)
+        return _("The disk is full: that could not be stored. Make room on it, then try again.")
     log.error("something went wrong", exc_info=error)
     said = str(error).lower()
-    if is_full(error):
-        return _("The disk is full: that could not be stored. Make room on it, then try again.")
     if _number(error) in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
         return _("The data folder cannot be written to: that could not be stored. Make it writable again.")
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):

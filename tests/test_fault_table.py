@@ -35,7 +35,7 @@ FAULTS = {
         "app/test_bad_days.py::test_a_disk_that_fills_up_while_a_reading_is_stored_costs_no_answer",
     ],
     "the disk is full: history": [
-        "app/test_faults.py::test_a_question_that_cannot_be_stored_is_told_and_leaves_nothing_half_done",
+        "app/test_faults.py::test_a_question_that_cannot_be_stored_is_asked_and_leaves_nothing_half_done",
         "app/test_faults.py::test_an_answer_that_cannot_be_stored_is_shown_and_stored_later",
         "app/test_faults.py::test_a_start_on_a_full_disk_after_a_crash_says_so",
         "app/test_full_disk.py::test_what_a_full_disk_refused_at_the_end_is_not_told_as_written",

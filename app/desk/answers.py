@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from app.desk.chapters import Chapters
 from app.desk.retelling import retold
 from app.desk.store import Store
 from app.desk.values import AnswerPlace
-from app.errors import guarded
+from app.errors import guarded, is_full
 from app.store.history import History
 from app.store.making_room import with_room
 from app.store.turns import StoredTurn, going_on, wording
@@ -57,7 +58,7 @@ class AnswerQueue:
         with self._lock:
             if self._store.state.working or self._store.state.queued is not queued:
                 return False
-            job = self.job = with_room(lambda: self._prepared(ask, instead_of, left, retell))
+            job = self.job = self._kept(lambda: self._prepared(ask, instead_of, left, retell))
             self._store.update(
                 lambda now: replace(now, notice=now.undo_offer, answers=now.answers + 1),
                 answer=job.snapshot,
@@ -76,6 +77,23 @@ class AnswerQueue:
         """Waits for the answer's end."""
         if self.job:
             self.job.join(timeout_s)
+
+    def _kept(self, prepared: Callable[[], AnswerJob]) -> AnswerJob:
+        """A question that the disk has no room for is asked all the same; its answer says that it is not
+        stored.
+        """
+
+        def in_order() -> AnswerJob:
+            self._history.store_again()  # what had no room before stands before it
+            return prepared()
+
+        try:
+            return with_room(in_order)
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            with self._history.holding():
+                return prepared()
 
     def _prepared(
         self, ask: Request, instead_of: StoredTurn | None, left: Sequence[HistoryTurn], retell: bool

@@ -22,6 +22,7 @@ class Conversations:
     def rename(self, conversation_id: str, title: str) -> None:
         """Gives a conversation another name; an empty one changes nothing."""
         if title := " ".join(title.split())[:TITLE_CHARS]:
+            self._history.store_again()
             self._history.rename(conversation_id, title)
             self._store.tell()
 

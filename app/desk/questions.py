@@ -19,8 +19,8 @@ from app.desk.store import Store
 from app.desk.values import ContextOverflow, Remedy
 from app.desk.waiting import WaitingQuestions
 from app.errors import in_words
-from app.store.history import History, new_id
-from app.store.turns import StoredTurn, asked_again, exchanges, wording
+from app.store.history import History
+from app.store.turns import StoredTurn, asked_again, exchanges, new_id, wording
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.documents.word_count import count_words

@@ -17,9 +17,9 @@ from app.desk.store import Store
 from app.desk.values import BookAnswer
 from app.render.markdown import Citation
 from app.store.book_entry import BookEntry
-from app.store.history import History, new_id
+from app.store.history import History
 from app.store.library import Library
-from app.store.turns import StoredTurn, level_pieces
+from app.store.turns import StoredTurn, level_pieces, new_id
 from core.documents.document import Document
 from core.text.words import translated as _
 

@@ -119,8 +119,8 @@ class Trash:
         """Deletes what an earlier run had marked. What cannot be is logged, and stays off the page."""
         try:
             self.purge(all_of_them=True)
-        except (OSError, sqlite3.Error):
-            log.exception("what was taken away could not be deleted yet")
+        except (OSError, sqlite3.Error) as error:
+            log.warning("what was taken away could not be deleted yet: %s", error)
 
     def close(self) -> None:
         """Deletes at once what waits."""

@@ -45,8 +45,8 @@ class WaitingQuestions:
                     path.chmod(0o600)
                 else:
                     path.unlink(missing_ok=True)
-            except OSError:
-                log.exception("what waits could not be written down")
+            except OSError as error:
+                log.warning("what waits could not be written down: %s", error)
 
     def restore(self) -> Notice | None:
         """Puts what waited when the app ended into its conversations, unasked; what is to be said of that.

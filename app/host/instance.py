@@ -4,7 +4,6 @@ of pages.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import filelock
 
-from app.host.secrets import write_private
+from app.host.secrets import write_if_room
 
 _TOLD_S = 5.0
 
@@ -65,7 +64,7 @@ class Instance:
 
     def announce(self, address: Address) -> None:
         """Lets a second start find this one. Readable by this user only: it holds the secret."""
-        write_private(self._file, json.dumps(asdict(address)))
+        write_if_room(self._file, json.dumps(asdict(address)))
 
     def running(self) -> Address | None:
         """The address of the app that holds the lock; None while it is still starting."""
@@ -94,8 +93,7 @@ def kept_port(preferred: int, file: Path) -> int:
     found = free_port(before)
     if found != before:
         found = free_port(preferred)
-    with contextlib.suppress(OSError):  # on a full disk it is the next start's trouble
-        write_private(file, json.dumps({str(preferred): found}))
+    write_if_room(file, json.dumps({str(preferred): found}))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+log = logging.getLogger(__name__)
 CODE_S = 60.0
 MOST_CODES = 16
 NAME = re.compile(r"triforce-[0-9a-f]{16}\.localhost")
@@ -59,7 +61,7 @@ def kept_keys(folder: Path) -> Keys:
     except (OSError, ValueError, TypeError, KeyError):
         pass
     keys = Keys(secrets.token_urlsafe(32), f"triforce-{secrets.token_hex(8)}.localhost")
-    write_private(folder / _FILE, json.dumps({"secret": keys.secret, "name": keys.name}))
+    write_if_room(folder / _FILE, json.dumps({"secret": keys.secret, "name": keys.name}))
     return keys
 
 
@@ -74,6 +76,16 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+def write_if_room(path: Path, text: str) -> None:
+    """Likewise, what the app can do without until its next start: a full disk keeps no page away, which says
+    what could go.
+    """
+    try:
+        write_private(path, text)
+    except OSError as error:
+        log.warning("%s could not be written: %s", path.name, error)
 
 
 def make_private(root: Path, folders: tuple[str, ...]) -> None:

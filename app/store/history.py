@@ -7,43 +7,32 @@ import json
 import sqlite3
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from app.errors import in_words
 from app.store import fulltext
 from app.store.database import connect, reopened
 from app.store.making_room import with_room
+from app.store.turn_rows import TurnRows, read_rows, read_talks
 from app.store.turns import (
+    Conversation,
     StoredTurn,
     choices,
     displayed_text,
     fork_title,
     is_fork_title,
+    new_id,
     numbered_title,
     question_title,
     wording,
 )
-from app.store.unwritten import UnwrittenAnswer
+from app.store.unwritten import UnwrittenAnswer, UnwrittenTurns
 from core.request import Request
-from core.text.packing import from_json, from_text, to_json_text, to_text
-from core.text.renamed import renamed
+from core.text.packing import from_text, to_json_text, to_text
 from core.text.words import joined_sentences
 from core.text.words import translated as _
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """One conversation about one book (`book_id` is empty without a book). `spoiler_limit`: see Request."""
-
-    id: str
-    book_id: str
-    title: str
-    updated: float
-    spoiler_limit: int | None = None
-    pinned: bool = False
 
 
 class History:
@@ -54,11 +43,12 @@ class History:
         self._path, self._clock = path, clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
         self._indexed = fulltext.prepare_index(self._db)
-        # answers that the disk had no room for: shown, and written with the next that can be
+        # what the disk had no room for: shown, and written with the next that can be
         self._failures, self._refusal = 0, ""
+        self._held, self._holds = UnwrittenTurns(), False
         self._unwritten: dict[tuple[str, int], UnwrittenAnswer] = {}
         self._left_writing: frozenset[tuple[str, int]] = frozenset()  # by an earlier run: told as stopped
-        self._last: tuple[str, list, dict] = ("", [], {})  # what `turns` read last: told while nothing can be
+        self._last = TurnRows()  # what `turns` read last: told while nothing can be
 
     def close(self) -> None:
         """Ends the connection; the object is of no use afterwards."""
@@ -84,6 +74,9 @@ class History:
         with self.together():
             now = self._now()
             made = Conversation(name or new_id(), book_id, _("New conversation"), now, spoiler_limit)
+            if self._holds:
+                self._held.talks[made.id] = made
+                return made
             self._db.execute(
                 "INSERT INTO conversations (id, book_id, title, created, updated, until) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -94,22 +87,15 @@ class History:
     def limit(self, conversation_id: str, spoiler_limit: int | None) -> None:
         """Sets how far the book may be read in a conversation from now on."""
         with self._lock:
+            self.store_again()
             self._db.execute(
                 "UPDATE conversations SET until = ? WHERE id = ?", (spoiler_limit, conversation_id)
             )
 
     def conversations(self, book_id: str) -> list[Conversation]:
         """The book's conversations that hold at least one turn, newest first, after the pinned ones."""
-        query = """SELECT id, book_id, title, updated, until, pinned FROM conversations
-                   WHERE book_id = ? AND forgotten IS NULL
-                   AND EXISTS (SELECT 1 FROM turns WHERE conversation_id = id)
-                   ORDER BY pinned DESC, updated DESC, rowid DESC"""
         with self._lock:
-            rows = self._db.execute(query, (book_id,)).fetchall()
-        return [
-            Conversation(one, book, from_text(title), *rest, pinned=bool(pinned))
-            for one, book, title, *rest, pinned in rows
-        ]
+            return self._held.about(book_id) + read_talks(self._db, book_id)
 
     def rename(self, conversation_id: str, title: str) -> None:
         """Gives a conversation another name."""
@@ -121,6 +107,7 @@ class History:
     def pin(self, conversation_id: str) -> None:
         """Pins a conversation before the others, or no longer."""
         with self._lock:
+            self.store_again()
             self._db.execute("UPDATE conversations SET pinned = 1 - pinned WHERE id = ?", (conversation_id,))
 
     def turns(self, conversation_id: str) -> list[StoredTurn]:
@@ -129,43 +116,22 @@ class History:
         """
         with self._lock:
             try:
-                self._last = (conversation_id, self._rows(conversation_id), self._versions(conversation_id))
+                self._last = read_rows(self._db, conversation_id)
             except sqlite3.Error as error:
                 if self._reached_again(error):
                     return self.turns(conversation_id)
-                if self._last[0] != conversation_id:
+                if self._last.conversation_id != conversation_id:
                     raise
-            (_id, rows, versions), unwritten = self._last, dict(self._unwritten)
-        found = []
-        for number, role, text, state, extra in rows:
-            if state == "writing" and (conversation_id, number) in self._left_writing:
-                state = "stopped"
-            others = versions.get(number, ())
-            turn = StoredTurn(
-                number,
-                role,
-                text,
-                state,
-                renamed(from_json(extra)),
-                versions=tuple((version, other) for version, other, _limit in others),
-                version_limits=tuple(limit for _version, _other, limit in others),
-            )
-            late = unwritten.get((conversation_id, number))
-            found.append(late.over(turn, self._refusal) if late else turn)
-        return found
+            found, held = self._last.as_turns(), self._held.of(conversation_id)
+            return [self._told(conversation_id, turn) for turn in (*found, *held)]
 
-    def _rows(self, conversation_id: str) -> list[tuple[int, str, str, str, str]]:
-        query = "SELECT number, role, text, state, extra FROM turns WHERE conversation_id = ? ORDER BY number"
-        return self._db.execute(query, (conversation_id,)).fetchall()
-
-    def _versions(self, conversation_id: str) -> dict[int, list[tuple[int, str, int | None]]]:
-        """Of each answer the numbers, texts and limits of its other versions."""
-        query = "SELECT number, version, text, extra FROM versions WHERE conversation_id = ? ORDER BY version"
-        found: dict[int, list[tuple[int, str, int | None]]] = {}
-        for number, version, text, extra in self._db.execute(query, (conversation_id,)):
-            limit = renamed(from_json(extra)).get("spoiler_limit")
-            found.setdefault(number, []).append((version, text, limit))
-        return found
+    def _told(self, conversation_id: str, turn: StoredTurn) -> StoredTurn:
+        """The turn as it is to be shown, whatever the disk has of it."""
+        key = (conversation_id, turn.number)
+        if turn.state == "writing" and key in self._left_writing:
+            turn = replace(turn, state="stopped")
+        late = self._unwritten.get(key)
+        return late.over(turn, self._refusal) if late else turn
 
     def keep_version(self, conversation_id: str, number: int) -> None:
         """Keeps the answer as it is now beside the one that is going to take its place."""
@@ -181,6 +147,7 @@ class History:
         """Lets an earlier version of an answer stand; the one that stood becomes one of the others."""
         key = (conversation_id, number, version)
         where = "WHERE conversation_id = ? AND number = ? AND version = ?"
+        self.store_again()
         with self.together():
             chosen = self._db.execute(f"SELECT text, state, extra FROM versions {where}", key).fetchone()
             if chosen is None:
@@ -196,6 +163,7 @@ class History:
         """A copy of the conversation up to and with its turn `number`, named by the question there until one
         is asked in it. Returns its id.
         """
+        self.store_again()
         asked = [one for one in self.turns(conversation_id) if one.role == "user" and one.number <= number]
         with self.together():
             (book_id, title, spoiler_limit) = self._db.execute(
@@ -225,6 +193,10 @@ class History:
             (number,) = self._db.execute(
                 "SELECT COALESCE(MAX(number), 0) + 1 FROM turns WHERE conversation_id = ?", (conversation_id,)
             ).fetchone()
+            if self._holds:
+                number += len(self._held.of(conversation_id))
+                self._held.add(conversation_id, StoredTurn(number, role, text, state, extra or {}))
+                return number
             self._db.execute(
                 "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
@@ -250,6 +222,8 @@ class History:
         what is told in their place.
         """
         with self._lock:
+            if self._held.note(conversation_id, number, {"since": since, "told": told}):
+                return
             key = (conversation_id, number)
             query = "SELECT extra FROM turns WHERE conversation_id = ? AND number = ?"
             (extra,) = self._db.execute(query, key).fetchone()
@@ -261,6 +235,7 @@ class History:
     def read_as(self, conversation_id: str, number: int, mode: str) -> None:
         """The question `number` has the book read in another way when it is asked again."""
         with self._lock:
+            self.store_again()
             query = "UPDATE turns SET extra = json_set(extra, '$.reading_mode', ?)"
             key = (conversation_id, number)
             self._db.execute(f"{query} WHERE conversation_id = ? AND number = ?", (mode, *key))
@@ -268,6 +243,7 @@ class History:
     def compare(self, conversation_id: str, number: int, compared: dict) -> None:
         """Keeps with the answer `number` what plain decoding said beside it."""
         with self._lock:
+            self.store_again()
             key = (conversation_id, number)
             query = "UPDATE turns SET extra = json_set(extra, '$.compared', json(?))"
             self._db.execute(
@@ -303,7 +279,24 @@ class History:
                 self._failures, self._refusal = self._failures + 1, in_words(error)
                 raise
 
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """What this thread adds in the block is held in memory, and written with what the disk had no room
+        for; nothing of it where the block raises.
+        """
+        with self._lock:
+            before, self._holds = self._held.copy(), True
+            try:
+                yield
+            except BaseException:
+                self._held = before
+                raise
+            finally:
+                self._holds, self._failures = False, self._failures + 1
+
     def _write(self) -> None:
+        if self._held.turns:
+            self._write_held()
         for key, late in list(self._unwritten.items()):
             with self.together():
                 if late.keeps_version:
@@ -318,6 +311,14 @@ class History:
                         (to_json_text(late.extra), *key),
                     )
             del self._unwritten[key]
+
+    def _write_held(self) -> None:
+        with self.together():
+            for talk in self._held.talks.values():
+                self.create(talk.book_id, talk.spoiler_limit, talk.id)
+            for conversation_id, turn in self._held.all():
+                self.add(conversation_id, turn.role, turn.text, state=turn.state, extra=turn.extra)
+        self._held = UnwrittenTurns()
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -373,6 +374,8 @@ class History:
         """Its name; empty for an unknown one."""
         query = "SELECT title FROM conversations WHERE id = ?"
         with self._lock:
+            if held := self._held.talks.get(conversation_id):
+                return held.title
             row = self._db.execute(query, (conversation_id,)).fetchone()
         return from_text(row[0]) if row else ""
 
@@ -380,6 +383,8 @@ class History:
         """The book that a conversation is about; "" where it is about none, or is gone."""
         query = "SELECT book_id FROM conversations WHERE id = ?"
         with self._lock:
+            if held := self._held.talks.get(conversation_id):
+                return held.book_id
             row = self._db.execute(query, (conversation_id,)).fetchone()
         return row[0] if row else ""
 
@@ -400,8 +405,9 @@ class History:
             return fulltext.search(self._db, words) if self._indexed else []
 
     def mark_forgotten(self, conversation_id: str, now: float) -> None:
-        """Takes a conversation out of sight; `purge` deletes it."""
+        """Takes a conversation out of sight; `purge` deletes it. One that is not on disk is gone at once."""
         with self._lock:
+            self._held.forget(conversation_id)
             self._db.execute("UPDATE conversations SET forgotten = ? WHERE id = ?", (now, conversation_id))
 
     def unmark_forgotten(self, conversation_id: str) -> bool:
@@ -441,8 +447,3 @@ class History:
                 with contextlib.suppress(sqlite3.Error):
                     self._left_writing = frozenset(self._db.execute(left).fetchall())
                 return 0
-
-
-def new_id() -> str:
-    """What no conversation is called yet."""
-    return uuid.uuid4().hex

@@ -168,8 +168,8 @@ class Library:
         document = self.get(book_id)
         try:
             self._write_entry(document)
-        except OSError:
-            log.exception("the shelf could not be written")
+        except OSError as error:
+            log.warning("the shelf could not be written: %s", error)
 
     def notebook(self, book_id: str) -> Notebook:
         """What the person left in the book. A damaged one is put aside, so that nothing writes over it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,18 @@ from typing import Any
 from core.request import HistoryTurn, Request
 from core.text.words import Message, in_language, listed_texts, localized, reread
 from core.text.words import translated as _
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation about one book (`book_id` is empty without a book). `spoiler_limit`: see Request."""
+
+    id: str
+    book_id: str
+    title: str
+    updated: float
+    spoiler_limit: int | None = None
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,11 @@ class StoredTurn:
     versions: tuple[tuple[int, str], ...] = ()
     unstored: str = ""  # why it is not on disk yet
     version_limits: tuple[int | None, ...] = ()
+
+
+def new_id() -> str:
+    """What no conversation is called yet."""
+    return uuid.uuid4().hex
 
 
 def wording(ask: Request) -> str:

@@ -12,7 +12,7 @@ from app.desk.values import FolderBooks
 from app.render.templating import render
 from app.store.allowed_folders import offered
 from app.store.book_entry import BookEntry
-from app.store.history import Conversation
+from app.store.turns import Conversation
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 

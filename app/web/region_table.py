@@ -26,9 +26,8 @@ from app.models.catalogue import ListedModel
 from app.models.local_files import FileInspection
 from app.models.progress import Transfer
 from app.store.book_entry import BookEntry
-from app.store.history import Conversation
 from app.store.notebook import Notebook
-from app.store.turns import StoredTurn
+from app.store.turns import Conversation, StoredTurn
 from app.web import models as about_models
 from app.web import regions
 from app.web.answers import AnswerViews

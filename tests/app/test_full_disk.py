@@ -89,6 +89,51 @@ def test_an_answer_that_is_not_stored_says_so_where_it_stands_until_it_is(crowde
     assert "unstored" not in region(crowded, "turns") and crowded.books.turns[-1].unstored == ""
 
 
+def test_a_question_is_asked_though_nothing_can_be_stored(desk):
+    """Every question was refused at 0 bytes, and the guide says that answers are shown."""
+    desk.questions.ask("Who?")
+    done(desk)
+    talk = desk.state.conversation_id
+    desk.history._db = FullAtCommit(desk.history._db)
+    desk.history._db.is_full = True
+    assert desk.questions.ask("And where?")
+    done(desk)
+    assert desk.questions.ask("And when?")
+    done(desk)
+    desk.books.begin_conversation()
+    assert desk.questions.ask("Who else?")
+    done(desk)
+    begun = desk.state.conversation_id
+    for one, count in ((talk, 2), (begun, 1)):
+        desk.books.open_conversation(one)
+        assert region(desk, "turns").count('class="unstored"') == count
+    assert {one.id for one in desk.history.conversations(desk.state.book_id)} == {talk, begun}
+    desk.history._db.is_full = False
+    desk.actions.dispatch({"act": "check-disk"})
+    with contextlib.closing(History(desk.history._path)) as stored:
+        assert [len(stored.turns(one)) for one in (talk, begun)] == [6, 2]
+        assert [turn.number for turn in stored.turns(talk)] == list(range(1, 7))
+        assert all(turn.text and not turn.unstored for turn in stored.turns(talk))
+        assert stored.title(begun) == "Who else?"
+
+
+def test_what_cannot_be_stored_is_not_changed_in_vain(desk):
+    """A fork of it, or a limit, would go to a row that there is not."""
+    desk.history._db = FullAtCommit(desk.history._db)
+    desk.history._db.is_full = True
+    assert desk.questions.ask("Who?")
+    done(desk)
+    talk = desk.state.conversation_id
+    for change in (
+        lambda: desk.history.fork(talk, 2),
+        lambda: desk.history.limit(talk, 1),
+        lambda: desk.conversations.rename(talk, "Mine"),
+        lambda: desk.conversations.pin(talk),
+    ):
+        with pytest.raises(sqlite3.OperationalError):
+            change()
+
+
 def test_one_made_anew_that_is_not_stored_stands_beside_the_earlier_one(desk):
     """It was gone from the page the moment it was complete."""
     desk.questions.ask("Who?")

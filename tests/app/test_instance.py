@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from app.host import secrets
 from app.host.instance import Address, Instance, free_port, kept_port
 
 
@@ -31,6 +32,20 @@ def test_the_address_file_is_private(tmp_path):
     instance.acquire()
     instance.announce(Address(7860, "secret", 1))
     assert stat.S_IMODE((tmp_path / "app.json").stat().st_mode) == 0o600
+    instance.release()
+
+
+def test_a_disk_without_room_keeps_no_page_away(tmp_path, monkeypatch):
+    """The start ended in sixty lines of Python, and the page says what could be deleted."""
+
+    def full(*_given) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(secrets, "write_private", full)
+    instance = Instance(tmp_path)
+    assert instance.acquire()
+    instance.announce(Address(7860, "secret", 1))
+    assert secrets.NAME.fullmatch(secrets.kept_keys(tmp_path).name)
     instance.release()
 
 

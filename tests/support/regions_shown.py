@@ -35,12 +35,11 @@ from app.render.summary_book import PrintedPlace
 from app.render.templating import render
 from app.store.book_entry import BookEntry
 from app.store.folder_scan import FoundFile
-from app.store.history import Conversation
 from app.store.notebook import Bookmark
 from app.store.preferences import Preferences
 from app.store.relocation import Relocation
 from app.store.series import Series
-from app.store.turns import StoredTurn
+from app.store.turns import Conversation, StoredTurn
 from app.web import models, regions
 from app.web.chapters import told_html, tree_html
 from app.web.citations import CitedAnswer, CitedPlace
