@@ -137,7 +137,8 @@ def test_bytes_are_said_in_one_unit(amount: float, said: str):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.4, "0.4 s"), (48, "48 s"), (89.6, "90 s"), (700, "12 min"), (5400, "1.5 h")]
+    ("seconds", "said"),
+    [(0.004, "0.1 s"), (0.4, "0.4 s"), (48, "48 s"), (89.6, "90 s"), (700, "12 min"), (5400, "1.5 h")],
 )
 def test_times_are_said_as_people_do(seconds: float, said: str):
     assert duration(seconds) == said

@@ -217,7 +217,7 @@ def of_the_app(
         "apply": action(engine.apply),
         "set": action(choices.set, key=text_field("id"), value=text_field("value", VALUE_CHARS)),
         "tick-folder": action(choices.tick_folder, folder=text_field("value", VALUE_CHARS)),
-        "reset": action(preferences.reset, key=text_field("id")),
+        "reset": action(choices.reset, key=text_field("id")),
         "look-kept": action(disk.look, while_moving=True),
         "empty-kept": action(disk.empty),
         "check-disk": action(disk.check),

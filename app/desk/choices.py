@@ -6,13 +6,19 @@ import json
 
 from app.desk.reader import Reader
 from app.desk.store import Store
+from app.desk.values import RefusedSetting
+from app.errors import in_words
 from app.store.allowed_folders import ticked
 from app.store.preferences import Preferences
+from core.config import RULES
+from core.errors import UserError
 from core.text.words import translated as _
 
 
 class Choices:
-    """Changes the preferences. All of it raises UserError for what is not allowed."""
+    """Changes the preferences. All of it raises UserError for what is not allowed, but `set`, which has it
+    said at the field.
+    """
 
     def __init__(self, store: Store, preferences: Preferences, reader: Reader) -> None:
         self._store, self._preferences, self._reader = store, preferences, reader
@@ -20,7 +26,14 @@ class Choices:
     def set(self, key: str, value: str) -> None:
         """Sets a key. One that lets text of books leave this computer says so when it is switched on."""
         before = self._preferences.settings.mcp
-        self._preferences.choose(key, value)
+        try:
+            self._preferences.choose(key, value)
+        except UserError as error:
+            if key not in RULES or self._preferences.fixed(key):
+                raise
+            self._store.update(refused_setting=RefusedSetting(key, value, in_words(error)))
+            return
+        self._store.update(refused_setting=None)
         if self._preferences.settings.mcp and not before:
             words = _(
                 "Assistants on this computer may now ask about every book on the shelf. One that runs in the "
@@ -28,6 +41,11 @@ class Choices:
                 "ends it."
             )
             self._store.say(words, "info")
+
+    def reset(self, key: str) -> None:
+        """Back to the default."""
+        self._preferences.reset(key)
+        self._store.update(refused_setting=None)
 
     def reading(self, mode: str) -> None:
         """How the open book is read; another one is read as it was chosen for that."""

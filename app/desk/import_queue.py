@@ -234,8 +234,8 @@ class ImportQueue:
         try:
             done = self._shelved(opening)
         except PasswordNeeded as error:
-            done = replace(opening, locked=True)
-            self._hint(str(error) if opening.password else "")
+            done = replace(opening, locked=True, refusal=str(error) if opening.password else "")
+            self._hint("")
         except ScannedPages as error:
             done = self._offered(opening, str(error))
             self._hint("" if done else str(error))

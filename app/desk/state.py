@@ -19,6 +19,7 @@ from app.desk.values import (
     NamesPanel,
     Notice,
     ReadingsUsage,
+    RefusedSetting,
     ShownPassage,
     TextSearch,
 )
@@ -67,6 +68,7 @@ class AppState:
     choosing: FolderChoice | None = None  # what a model file is chosen from
     looking: FileInspection | None = None  # the model file that is looked at
     notice: Notice | None = None
+    refused_setting: RefusedSetting | None = None
     # whether the end of the last tab may end the app; whether that tab went before anybody was asked
     closable: bool = False
     was_left: bool = False

@@ -41,6 +41,15 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedSetting:
+    """A value that a key cannot have, and why: said at its field until there is a good one."""
+
+    key: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportedFile:
     """A file that is being read. It waits for its password while `locked`, for a word about its scanned pages
     while `offer` is set.
@@ -52,6 +61,7 @@ class ImportedFile:
     fraction: float | None = None
     left_s: float | None = None  # until this stage is over
     locked: bool = False
+    refusal: str = ""  # why the last password did not open it
     # what the person is told before choosing whether OCR reads the pictures
     offer: str = ""
     installs: bool = False  # OCR is not there yet

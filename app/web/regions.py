@@ -239,7 +239,7 @@ def leaving_html(*, ask: bool, now: bool) -> str:
 
 def locked_html(opening: ImportedFile | None) -> str:
     """The words above the password box; empty when no file is locked."""
-    return render("locked.html", name=opening.name) if opening and opening.locked else ""
+    return render("locked.html", opening=opening) if opening and opening.locked else ""
 
 
 # --- the conversation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from app.desk.values import ReadingsUsage
+from app.desk.values import ReadingsUsage, RefusedSetting
 from app.render.templating import render
 from app.store.allowed_folders import offered
 from app.store.preferences import AT_ONCE, ELSEWHERE, NEXT_START, as_typed
@@ -25,10 +25,15 @@ OPEN = ("Answers",)  # the group that is unfolded at first
 
 
 def settings_html(
-    settings: Settings, origins: Mapping[str, str], unapplied: list[str], kept: ReadingsUsage | None = None
+    settings: Settings,
+    origins: Mapping[str, str],
+    unapplied: list[str],
+    kept: ReadingsUsage | None = None,
+    refused_setting: RefusedSetting | None = None,
 ) -> tuple[str, ...]:
     """The blocks of the drawer; `origins`: see app.store.preferences; `unapplied`: keys that the engine does
-    not know yet; `kept`: of books that were read.
+    not know yet; `kept`: of books that were read; `refused_setting`: what was typed last, where it is not
+    allowed.
     """
     folder = paths.data_dir()
     top = render(
@@ -45,6 +50,7 @@ def settings_html(
             group=group,
             open=group in OPEN,
             spoken=LANGUAGES,
+            refused=refused_setting,
             keys=[_shown(one.key, one.explained, settings, origins[one.key]) for one in entries],
         )
         for group, entries in program_entries()

@@ -333,6 +333,7 @@
       const unfolded = document.querySelector(".own[open], .export[open]");
       if (unfolded) { unfolded.querySelector("summary").focus(); unfolded.open = false; }
       else if (openDrawer()) toggleDrawer(openDrawer(), false);
+      else if (document.querySelector(".locked")) send({ act: "cancel-opening" });
       else if (document.querySelector(WRITING)) send({ act: "stop" });
     }
     if (event.key === "/" && !event.target.closest?.("input, textarea, select")) {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from core.documents.document import Document
 from core.documents.files.sniff import sniff
-from core.documents.files.zipped import only_book
+from core.documents.files.zipped import member_name, only_book
 from core.documents.structure.binding import bind
 from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
@@ -42,16 +42,16 @@ def read_document(
     """
     path = refused_by_kind(path)
     book = open_book(path)
-    manuscript = _manuscript(book.content, book.kind, book.name, password, progress or _silent, ocr)
+    manuscript = _manuscript(book.content, book.kind, book.told_as, password, progress or _silent, ocr)
     length = sum(len(block.text) for block in manuscript.blocks)
     if length == 0:
-        raise DocumentError(_("{name} holds no readable text.").format(name=path.name))
+        raise DocumentError(_("{name} holds no readable text.").format(name=book.told_as))
     if length > MAX_CHARS:
         raise DocumentError(
             _(
                 "{name} holds {length:,} characters of text, over the limit of {limit:,}. "
                 "Split it into volumes first."
-            ).format(name=path.name, length=length, limit=MAX_CHARS)
+            ).format(name=book.told_as, length=length, limit=MAX_CHARS)
         )
     document = bind(manuscript, sha256=book.sha256, fallback_title=book.name.stem)
     if manuscript.whole is None:
@@ -67,6 +67,7 @@ class BookFile:
     content: bytes
     kind: str
     name: Path
+    told_as: str  # its name, behind that of the zip
     sha256: str  # of the file as it came
 
 
@@ -76,13 +77,19 @@ def open_book(path: Path) -> BookFile:
     sha256 = hashlib.sha256(data).hexdigest()
     kind = sniff(data, path)
     if kind != "zip":
-        return BookFile(data, kind, path, sha256)
-    content, entry = only_book(data, path)
-    kind = sniff(content, Path(entry))
+        return BookFile(data, kind, path, path.name, sha256)
+    content, entry, kind = only_book(data, path, _kind_in_zip)
+    return BookFile(content, kind, Path(entry), member_name(path, entry), sha256)
+
+
+def _kind_in_zip(content: bytes, path: Path) -> str:
+    kind = sniff(content, path)
     if kind == "zip":
         said = _("{name} is an archive with another archive in it. Unpack it first.")
         raise DocumentError(said.format(name=path.name))
-    return BookFile(content, kind, Path(entry), sha256)
+    if kind in ("txt", "markdown") and not content.strip():
+        raise DocumentError(_("{name} holds no readable text.").format(name=path.name))
+    return kind
 
 
 def refused_by_kind(path: str | Path) -> Path:
@@ -119,10 +126,9 @@ def refused_by_kind(path: str | Path) -> Path:
 
 
 def _manuscript(
-    data: bytes, kind: str, path: Path, password: str | None, progress: Progress, ocr: bool
+    data: bytes, kind: str, name: str, password: str | None, progress: Progress, ocr: bool
 ) -> Manuscript:
     """Readers are imported when needed: a text file should not load a PDF engine."""
-    name = path.name
     if kind == "pdf":
         from core.documents.pdf.reader import read_pdf
 

@@ -14,6 +14,8 @@ from typing import Any
 from core.text.words import listed_texts
 from core.text.words import translated as _
 
+_DECIMAL_COMMA = re.compile(r"[-+]?(?:\d+,\d{1,2}|0,\d+)")
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -60,9 +62,13 @@ def one_of(names: tuple[str, ...]) -> str:
 
 
 def _as_float(value: Any) -> float:
-    """A number, also when written as text: YAML 1.1 reads 1e-3 as text. Truth values are not numbers."""
+    """A number, also when written as text: YAML 1.1 reads 1e-3 as text, and 0,7 is one where it can be no
+    thousands. Truth values are not numbers.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(value)
+    if isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()):
+        value = value.replace(",", ".")
     return float(value)
 
 

@@ -199,7 +199,7 @@ def size(amount: float) -> Message:
 
 
 def duration(seconds: float) -> Message:
-    """A time for people: 4.2 s, 48 s, 12 min, 1.5 h."""
+    """A time for people: 4.2 s, 48 s, 12 min, 1.5 h. Nothing takes no time: 0.1 s is the least."""
     if seconds < 90:
-        return Message(f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s")
+        return Message(f"{max(seconds, 0.1):.1f} s" if seconds < 10 else f"{seconds:.0f} s")
     return Message(f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h")

@@ -77,11 +77,25 @@ def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_pa
         "asking for a password is not an error, and the file is still needed"
     )
     desk.imports.give_password("wrong")
-    wait_until(lambda: desk.state.notice)
-    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    wait_until(lambda: desk.state.opening and desk.state.opening.refusal)
+    assert 'class="wrong"' in "".join(Page(desk).render()["locked"]) and desk.state.notice is None
     desk.imports.give_password("open")
     wait_until(lambda: desk.state.book_id and desk.state.opening is None)
     assert not path.exists()
+
+
+def test_a_protected_file_can_be_given_up(make_desk, engine, tmp_path):
+    """Its box covered the conversation until another book was added."""
+
+    def read(_path, **_kwargs):
+        raise PasswordNeeded("It needs a password.")
+
+    desk, path = make_desk(engine, read=read), put(tmp_path)
+    desk.imports.upload(str(path), "locked.pdf")
+    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    assert 'data-act="cancel-opening"' in "".join(Page(desk).render()["locked"])
+    desk.actions.dispatch({"act": "cancel-opening"})
+    assert desk.state.opening is None and not path.exists()
 
 
 def test_reading_a_file_can_be_cancelled(make_desk, engine, tmp_path):

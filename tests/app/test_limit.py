@@ -264,6 +264,13 @@ def test_the_faster_way_is_offered_first(story):
     )
 
 
+def test_the_time_to_read_all_is_said_once(story):
+    """ "About 5.0 s to read" stood beside "Read it all: about 0.0 s"."""
+    short = card(story, prefill_s_estimate=0.004, read_s_estimate=0.004, passages_s_estimate=5.0)
+    shown = stage_html(story, {**short, "from_passages": True}, covered=False, opening=None, talking=False)
+    assert re.findall(r"([\d.]+)\xa0s", shown) == ["0.1", "5.0"]
+
+
 def test_a_text_that_is_read_in_no_time_offers_no_choice(story):
     quick = card(story, prefill_s_estimate=3.0, from_passages=False)
     assert ways(stage_html(story, quick, covered=False, opening=None, talking=False)) == []

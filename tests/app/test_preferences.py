@@ -223,6 +223,28 @@ def test_every_key_of_the_file_is_on_the_page_with_what_it_does(desk):
     assert {one.key for _group, keys in program_entries() for one in keys} == set(RULES)
 
 
+def test_a_refused_value_is_said_at_its_field_until_a_good_one_is_taken(desk):
+    """It was said behind the drawer, and stood there when a good value was in the field."""
+    desk.actions.dispatch({"act": "set", "id": "temperature", "value": "9"})
+    shown = "".join(Page(desk).render()["preferences"])
+    assert 'value="9"' in shown and 'id="refused-temperature"' in shown and desk.state.notice is None
+    desk.actions.dispatch({"act": "set", "id": "temperature", "value": "0,7"})
+    assert desk.preferences.settings.temperature == 0.7
+    assert "refused-" not in "".join(Page(desk).render()["preferences"])
+
+
+@pytest.mark.parametrize(("typed", "value"), [("0,7", 0.7), ("0,125", 0.125), ("1,5", 1.5), ("1.5", 1.5)])
+def test_a_decimal_comma_is_one(file, typed, value):
+    preferences = started()
+    preferences.choose("temperature", typed)
+    assert preferences.settings.temperature == value
+
+
+def test_a_comma_between_thousands_is_no_decimal_one(file):
+    with pytest.raises(UserError):
+        started().choose("temperature", "1,250")
+
+
 def test_what_the_engine_does_not_know_yet_waits_for_its_restart(desk, engine):
     desk.preferences.choose("temperature", "0.5")
     desk.preferences.choose("reading_mode", "chunked")

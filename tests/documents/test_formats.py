@@ -327,6 +327,9 @@ def test_entity_bomb_in_an_epub_costs_nothing(tmp_path: Path):
         ("book.xlsx", zipped({"xl/workbook.xml": "<x/>"}), "spreadsheet"),
         ("book.zip", zipped({"a.txt": "hello", "b.txt": "hello"}), "2 books"),
         ("book.zip", zipped({"a.bin": "hello"}), "zip archive"),
+        ("book.zip", zipped({"in/a.txt": "", "b.txt": b"\0\1\2" * 99}), "book.zip: a.txt"),
+        ("book.zip", zipped({"in/a.txt": " \n"}), "book.zip: a.txt"),
+        ("book.zip", zipped({"a.epub": zipped({"META-INF/container.xml": "<x/>"})}), "book.zip: a.epub"),
         ("book.zip", zipped({"inner.zip": zipped({"a.txt": "hello"})}), "another archive"),
         ("book.zip", zipped({"a.txt": zipped({"b.txt": "hello"})}), "another archive"),
         ("book.epub", epub({"a.xhtml": BODY})[:400], "cut-off"),
@@ -337,6 +340,13 @@ def test_entity_bomb_in_an_epub_costs_nothing(tmp_path: Path):
 def test_other_files_are_named_for_what_they_are(name: str, data: bytes, said: str, tmp_path: Path):
     message = refused(tmp_path, name, data)
     assert said in message and name in message and "\n" not in message
+
+
+@pytest.mark.parametrize("beside", [b"", b" \n", b"\0\1\2" * 99, zipped({"b.txt": "hello"})])
+def test_what_is_no_book_beside_one_in_a_zip_is_passed_over(beside: bytes, tmp_path: Path):
+    """ "a.txt is empty": neither was the zip named nor the good book taken."""
+    archive = zipped({"a.txt": beside, "book.md": "# One\n\nIt rained.", "photo.jpg": b"\xff\xd8\xff"})
+    assert "It rained." in read(tmp_path, "stuff.zip", archive).text
 
 
 def test_book_under_a_wrong_name_opens_by_its_content(tmp_path: Path):

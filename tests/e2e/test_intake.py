@@ -10,7 +10,7 @@ import time
 import pytest
 
 from core.documents import read_document
-from core.errors import ScannedPages
+from core.errors import PasswordNeeded, ScannedPages
 from tests.support.browsing import admission, engine
 
 DROP_ALL = """(files) => {
@@ -92,6 +92,26 @@ def test_files_dropped_together_are_read_one_after_another(serve, open_page, sam
     page.wait_for_selector(".shelf .book >> nth=1")
     page.wait_for_selector(".card h2:has-text('The Light on the Holm')")
     assert page.locator(".shelf .book").count() == 2
+
+
+def test_a_protected_file_is_given_up_by_a_button_or_escape(serve, open_page, drop, sample):
+    """Its box covered a third of the conversation, also after a reload, until another book was added."""
+
+    def read(_path, *, password=None, **_how):
+        raise PasswordNeeded("That password does not open it." if password else "It needs a password.")
+
+    page = open_page(serve(engine(), read=read))
+    for give_up in (lambda: page.click(".locked button"), lambda: page.press("#password input", "Escape")):
+        drop(page, sample, name="old.pdf")
+        page.wait_for_selector("#password input")
+        page.fill("#password input", "wrong")
+        page.press("#password input", "Enter")
+        page.wait_for_selector(".locked .wrong")
+        give_up()
+        page.wait_for_selector("#password input", state="hidden")
+    page.reload()
+    page.wait_for_selector("body[data-connected] .drop-hero")
+    assert not page.is_visible("#password-box")
 
 
 def test_a_scan_is_read_by_ocr_with_progress_and_can_be_cancelled(serve, open_page, drop, sample):

@@ -49,6 +49,18 @@ def test_a_setting_is_kept_over_a_reload_and_reset_again(serve, open_page, drop,
     assert page.input_value("#set-max_new_tokens") == "512"
 
 
+def test_a_refused_value_stands_at_its_field(serve, open_page):
+    """The refusal stood behind the drawer, and stayed when a good value was taken."""
+    page = open_page(serve(FakeRuntime(pace=0.005)))
+    page.click(OPEN)
+    for typed, refused in (("9", True), ("0,7", False)):
+        page.fill("#set-temperature", typed)
+        page.press("#set-temperature", "Tab")
+        page.wait_for_selector("#refused-temperature", state="visible" if refused else "detached")
+        assert not page.locator(".notice").count()
+    page.wait_for_selector("#set-temperature[value='0.7']")
+
+
 def test_what_is_asked_at_once_is_asked_with_what_was_chosen(serve, open_page, drop, sample, monkeypatch):
     """The requests overtook each other on a slow disk: a summary was told in another way than was chosen, and
     a question read behind the limit.

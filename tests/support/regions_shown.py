@@ -23,6 +23,7 @@ from app.desk.values import (
     NamesPanel,
     Notice,
     ReadingsUsage,
+    RefusedSetting,
     Remedy,
     ShownPassage,
 )
@@ -268,4 +269,5 @@ def _settings() -> tuple[str, ...]:
     values = {"model": BAD, "stop": (BAD,), "gamma": BAD, "threads": BAD, "port": BAD, "api_hosts": (BAD,)}
     kept = ReadingsUsage(9, 10, ((BAD, 9),))
     given = Preferences(replace(Settings(), **values))
-    return settings_html(given.settings, given.origins, [BAD], kept)
+    refused = RefusedSetting("gamma", BAD, BAD)
+    return settings_html(given.settings, given.origins, [BAD], kept, refused)
