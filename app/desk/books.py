@@ -54,20 +54,16 @@ class OpenBooks:
         """Opens a book of the shelf with its newest conversation. What is answered elsewhere goes on."""
         if self._store.refuse_while_moving():
             return
-        try:
-            self._library.touch(book_id)
-            book = self._library.get(book_id)
-        except KeyError:
-            words = _(
-                "The text of that book is gone or damaged. Drop its file again to read it: its conversations "
-                "are kept."
-            )
-            self._library.lost()
-            self._store.say(words)
+        book = self._library.find(book_id)
+        if book is None and not self._title(book_id):
+            self._store.say(_("It was too late: that is gone."), "info")
             return
+        if book is not None:
+            self._library.touch(book_id)
         talks = self._history.conversations(book_id)
-        spoiler_limit = _limit(book, last_limit(self._history, self._library, book_id))
         talk = talks[0].id if talks else ""
+        spoiler_limit = last_limit(self._history, self._library, book_id)
+        spoiler_limit = _limit(book, spoiler_limit) if book else spoiler_limit
         self._store.update(
             lambda now: _cleared(now, talk),
             book_id=book_id,
@@ -75,6 +71,24 @@ class OpenBooks:
             spoiler_limit=spoiler_limit,
             **self._reader.opened(book, spoiler_limit),
         )
+        self.tell_lost()
+
+    def tell_lost(self) -> bool:
+        """Says that the text of the open book is gone, if it is. What was said about it can be read."""
+        book_id = self._store.state.book_id
+        lost = bool(book_id) and self.current is None
+        if lost:
+            words = _(
+                "The text of “{title}” is gone or damaged. Drop its file again to read it: its conversations "
+                "are kept."
+            )
+            self._library.lost()
+            self._store.say(words.format(title=self._title(book_id)))
+        return lost
+
+    def _title(self, book_id: str) -> str:
+        """As the shelf has it; "" for a book that is not on it."""
+        return next((one.title for one in self._library.entries() if one.id == book_id), "")
 
     def put_away(self) -> None:
         """Leaves the desk empty."""
@@ -95,6 +109,7 @@ class OpenBooks:
         for talk in self._history.conversations(state.book_id):
             if talk.id == conversation_id:
                 self._lay(talk.id, talk.spoiler_limit)
+                self.tell_lost()
 
     def begin_conversation(self) -> None:
         """Puts the conversation away and starts an empty one with the same limit; the book stays in the
@@ -138,7 +153,7 @@ class OpenBooks:
     def _lay(self, conversation_id: str, spoiler_limit: int | None) -> None:
         """Puts a conversation about the open book on the desk, with its limit; "": an empty one."""
         book = self.current
-        spoiler_limit = _limit(book, spoiler_limit) if book else None
+        spoiler_limit = _limit(book, spoiler_limit) if book else spoiler_limit
         self._store.update(
             lambda now: replace(now, answer=now.answer_beside(conversation_id), notice=now.undo_offer),
             conversation_id=conversation_id,

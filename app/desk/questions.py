@@ -74,7 +74,7 @@ class Questions:
 
     def summarize(self) -> None:
         """Asks for a summary of the open book as the page says."""
-        if self._is_open() and not self._is_down():
+        if not self._is_down() and self._is_open():
             self._send(None)
 
     def summarize_chapter(self, number: int) -> None:
@@ -174,7 +174,7 @@ class Questions:
         book, spoiler_limit = self._books.current, self._store.state.spoiler_limit
         count = max(1, spoiler_limit or (len(book.chapters) if book else 0))
         told = sorted({one for one in numbers if 1 <= one <= count})
-        if told and self._is_open() and not self._is_down():
+        if told and not self._is_down() and self._is_open():
             self._send(None, **span(told), summary_length="chapters")
 
     def _recap(self, book: Document, first: int, last: int, end: int) -> None:
@@ -257,7 +257,7 @@ class Questions:
         if down:
             words = _("The engine is not running. Restart it, then ask again.")
             self._store.say(words, "error", Remedy(_("Restart"), act="restart"))
-        return down
+        return down or self._books.tell_lost()
 
     def _leave_out(self, *, retell: bool) -> None:
         if waiting := self._taken():

@@ -69,9 +69,17 @@ class Library:
         if new := {entry.id: entry for entry in entries if entry.id not in self._known}:
             self._known |= new
             self._write_index()
-        self.shelf_version = 0  # rises with every change of what the shelf shows
+        self._changes = 0  # of what the shelf shows
         self.summaries_version = 0  # rises with every change of a kept summary
         self.portraits_version = 0  # and of what is kept of who somebody is
+
+    @property
+    def shelf_version(self) -> tuple[int, int]:
+        """Another one with every change of what the shelf shows, also when a book's folder is taken away."""
+        try:
+            return self._changes, self._root.stat().st_mtime_ns
+        except OSError:
+            return self._changes, 0
 
     def entries(self) -> list[BookEntry]:
         """All books, the one opened last first. A damaged entry is made anew from the book; where that is
@@ -108,8 +116,8 @@ class Library:
         with self._lock, contextlib.suppress(OSError):
             entry = self._stored_entry(self._folder(book_id))
             if entry and entry.tokens != tokens:
-                _write(self._folder(book_id) / _ENTRY, asdict(replace(entry, tokens=tokens)))
-                self.shelf_version += 1
+                self._put(book_id, _ENTRY, asdict(replace(entry, tokens=tokens)))
+                self._changes += 1
 
     def kept(self) -> dict[str, int]:
         """The bytes that lie here of each book, but its notebook's few, which change with every page."""
@@ -189,7 +197,7 @@ class Library:
 
     def write_notebook(self, book_id: str, notebook: Notebook) -> None:
         """Keeps it beside the book. Raises OSError where it cannot be written."""
-        _write(self._folder(book_id) / _NOTEBOOK, notebook.to_json())
+        self._put(book_id, _NOTEBOOK, notebook.to_json())
 
     def summaries(self, book_id: str) -> dict[str, str]:
         """The summaries of chapters that were kept; none where they cannot be read: they can be told again.
@@ -205,7 +213,7 @@ class Library:
 
     def write_summaries(self, book_id: str, kept: dict[str, str]) -> None:
         """Keeps them beside the book. Raises OSError where they cannot be written."""
-        _write(self._folder(book_id) / _SUMMARIES, kept)
+        self._put(book_id, _SUMMARIES, kept)
         self.summaries_version += 1
 
     def origins(self, book_id: str) -> dict[str, SummaryOrigin]:
@@ -222,7 +230,7 @@ class Library:
 
     def write_origins(self, book_id: str, kept: dict[str, SummaryOrigin]) -> None:
         """Keeps them beside the book. Raises OSError where they cannot be written."""
-        _write(self._folder(book_id) / _ORIGINS, {key: asdict(one) for key, one in kept.items()})
+        self._put(book_id, _ORIGINS, {key: asdict(one) for key, one in kept.items()})
 
     def outlines(self, book_id: str) -> dict[str, dict[str, list[str]]]:
         """Whom and which places the chapters name whose summaries are kept, under the same keys; none where
@@ -239,7 +247,7 @@ class Library:
 
     def write_outlines(self, book_id: str, kept: dict[str, dict[str, list[str]]]) -> None:
         """Keeps them beside the book. Raises OSError where they cannot be written."""
-        _write(self._folder(book_id) / _OUTLINES, kept)
+        self._put(book_id, _OUTLINES, kept)
 
     def portraits(self, book_id: str) -> list[dict[str, Any]]:
         """What was told of who somebody is, in the order of telling: name, end (of what it was told from, in
@@ -261,7 +269,7 @@ class Library:
         with self._lock:
             same = (told["name"], told["end"])
             kept = [one for one in self.portraits(book_id) if (one["name"], one["end"]) != same]
-            _write(self._folder(book_id) / _PORTRAITS, {"told": [*kept, told]})
+            self._put(book_id, _PORTRAITS, {"told": [*kept, told]})
             self.portraits_version += 1
 
     def mark_forgotten(self, book_id: str, now: float) -> None:
@@ -270,7 +278,7 @@ class Library:
             write_whole(self._folder(book_id) / _FORGOTTEN, "")
             self._marked[book_id] = now
             self._open.pop(book_id, None)
-            self.shelf_version += 1
+            self._changes += 1
 
     def unmark_forgotten(self, book_id: str) -> bool:
         """Puts a book back on the shelf; False where there is none that was taken off."""
@@ -279,7 +287,7 @@ class Library:
                 (self._folder(book_id) / _FORGOTTEN).unlink()
             except (FileNotFoundError, KeyError):
                 return False
-            self.shelf_version += 1
+            self._changes += 1
             return True
 
     def forgotten(self, before: float) -> list[str]:
@@ -307,15 +315,24 @@ class Library:
             raise KeyError(book_id)
         return self._root / book_id
 
+    def _put(self, book_id: str, name: str, data: dict) -> None:
+        """Writes a file beside the book, and the book, too, where it lies open and its file was taken away: a
+        folder without its book would be none. Raises OSError.
+        """
+        folder, open_book = self._folder(book_id), self._open.get(book_id)
+        if open_book is not None and not (folder / "book.json").exists():
+            write_whole(folder / "book.json", open_book.packed)
+        _write(folder / name, data)
+
     def _write_entry(self, document: Document) -> BookEntry:
         with self._lock:
             self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
             before = self._stored_entry(self._folder(document.sha256))
             entry = BookEntry.of(document, opened=self._newest, tokens=before.tokens if before else 0)
-            _write(self._folder(document.sha256) / _ENTRY, asdict(entry))
+            self._put(document.sha256, _ENTRY, asdict(entry))
             self._known[entry.id] = entry
             self._write_index()
-            self.shelf_version += 1
+            self._changes += 1
             return entry
 
     def _write_index(self) -> None:
@@ -326,7 +343,7 @@ class Library:
     def lost(self) -> None:
         """Notes that a book's files are gone, so that the shelf is looked at anew."""
         with self._lock:
-            self.shelf_version += 1
+            self._changes += 1
 
     def _remember(self, document: Document) -> None:
         self._open.pop(document.sha256, None)

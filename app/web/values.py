@@ -80,7 +80,7 @@ def derived(parts: AppServices) -> Mapping[str, Callable[..., Any]]:
 
     def results(
         shelf_search: str,
-        shelf_version: int,
+        shelf_version: tuple[int, int],
         summaries_version: int,
         book_id: str,
         spoiler_limit: int | None,

@@ -60,6 +60,38 @@ def test_one_that_vanishes_while_the_app_runs_says_so_when_it_is_opened(make_des
     assert "data-drop" in page.render()["library"][0]
 
 
+def test_its_conversations_can_be_read_while_its_text_is_away(make_desk, talked, book, tmp_path):
+    """A press on them gave the notice alone, which did not say which book it was about."""
+    shutil.rmtree(tmp_path / "books" / book.sha256)
+    desk = again(make_desk, talked)
+    (talk,) = desk.history.conversations(book.sha256)
+    desk.actions.dispatch({"act": "said", "id": talk.id, "book": book.sha256})
+    assert desk.state.conversation_id == talk.id and book.title in desk.state.notice.text
+    shown = Page(desk).render()
+    assert f'data-turn="{talk.id}:1"' in "".join(shown["turns"])
+    assert f'data-id="{talk.id}"' in shown["library"][0]
+    desk.store.update(notice=None)
+    assert not desk.questions.ask("And where?") and book.title in desk.state.notice.text
+    desk.questions.summarize()
+    desk.questions.regenerate()
+    assert len(desk.books.turns) == 2 and not desk.state.busy
+
+
+def test_the_shelf_says_at_once_that_a_folder_is_gone(talked, book, tmp_path):
+    """It looked as before until somebody pressed it."""
+    page = Page(talked)
+    page.render()
+    shutil.rmtree(tmp_path / "books" / book.sha256)
+    assert "data-drop" in page.render()["library"][0]
+
+
+def test_an_open_book_whose_folder_is_gone_is_written_again(talked, book, tmp_path):
+    """What is kept beside it made a folder without the book, which was called gone at the next start."""
+    shutil.rmtree(tmp_path / "books" / book.sha256)
+    talked.actions.dispatch({"act": "stand", "value": "10"})
+    assert Library(tmp_path / "books").get(book.sha256) == book
+
+
 def test_a_missing_book_can_be_deleted_for_good(make_desk, talked, book, tmp_path):
     shutil.rmtree(tmp_path / "books" / book.sha256)
     desk = again(make_desk, talked)
