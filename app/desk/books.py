@@ -102,7 +102,10 @@ class OpenBooks:
         if book_id and book_id != self._store.state.book_id:
             self.select(book_id)
         state = self._store.state
-        if book_id not in ("", state.book_id) or book_id and conversation_id == state.conversation_id:
+        if book_id not in ("", state.book_id):
+            return
+        if book_id and conversation_id == state.conversation_id:  # what led there has done its work
+            self._store.update(lambda now: replace(now, notice=now.undo_offer))
             return
         if self._store.refuse_while_moving():
             return

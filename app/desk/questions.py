@@ -20,7 +20,7 @@ from app.desk.values import ContextOverflow, Remedy
 from app.desk.waiting import WaitingQuestions
 from app.errors import in_words
 from app.store.history import History
-from app.store.turns import StoredTurn, asked_again, exchanges, new_id, wording
+from app.store.turns import StoredTurn, asked_again, exchanges, in_short, new_id
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.documents.word_count import count_words
@@ -149,7 +149,7 @@ class Questions:
             self._ask_queued(queued)
         except Exception as error:  # nobody waits for this call: what it could not do is said on the page
             words = _("“{question}” could not be asked. {reason}")
-            self._store.say(words.format(question=wording(queued), reason=in_words(error)))
+            self._store.say(words.format(question=in_short(queued), reason=in_words(error)))
             self._store.update(queued=None)
         self._waiting.keep()
 
@@ -228,7 +228,7 @@ class Questions:
         else:
             words = _("“{question}” waits for a choice first: make it, or do not ask it.")
             there = Remedy(_("Go there"), act="said", id=before.ask.conversation_id, book=before.ask.book_id)
-            self._store.say(words.format(question=before.wording), "info", there)
+            self._store.say(words.format(question=in_short(before.ask)), "info", there)
         return before is waiting
 
     def _ask_queued(self, queued: Request) -> None:

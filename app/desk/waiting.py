@@ -14,7 +14,7 @@ from app.desk.store import Store
 from app.desk.values import Notice, Remedy
 from app.store.history import History
 from app.store.library import Library
-from app.store.turns import StoredTurn, asked_again, choices, wording
+from app.store.turns import StoredTurn, asked_again, choices, in_short
 from core import paths
 from core.paths import write_whole
 from core.request import Request
@@ -78,7 +78,7 @@ class WaitingQuestions:
 
 def _told(back: Sequence[tuple[str, Request]]) -> Notice:
     words = _("“{question}” waited when the app ended, and was not asked.")
-    told = joined_sentences(*(words.format(question=wording(ask)) for _book, ask in back))
+    told = joined_sentences(*(words.format(question=in_short(ask)) for _book, ask in back))
     book_id, newest = back[-1]
     way = Remedy(_("Go there"), act="said", id=newest.conversation_id, book=book_id)
     return Notice(told, "info", remedies=(way,))

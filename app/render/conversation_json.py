@@ -1,7 +1,7 @@
 """A conversation as JSON, to take to another computer and bring in again.
 
 What is brought in may come from anybody: every value is checked, and what the engine would believe unseen
-(token ids, levels, places in the book) is not taken.
+(token ids, levels, places in the book) is not taken. Doubts are: nobody gains by one that is made up.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ def _carried(role: str, given: dict[str, Any]) -> dict[str, Any]:
         }
         kept["reason"] = _line(extra.get("reason") or "")
         kept["model"] = _line(extra.get("model") or "")
+        if doubts := [_doubt(one) for one in extra.get("stands") or () if one.get("borne_out") is False]:
+            kept["stands"] = doubts[:MOST_LINES]
         if extra.get("error"):
             kept["error"] = _line(extra["error"])
     if (spoiler_limit := extra.get("spoiler_limit")) is not None:
@@ -118,6 +120,12 @@ def _text(value: Any) -> str:
         raise ValueError("text")
     value.encode()  # half a character, which JSON can hold, cannot be stored: UnicodeEncodeError
     return value
+
+
+def _doubt(given: dict[str, Any]) -> dict[str, Any]:
+    """That a sentence is not borne out by the place nearest to it (core.events.SourceSpan)."""
+    places = {name: max(0, int(given[name])) for name in ("start", "end", "book_start", "book_end")}
+    return {**places, "quoted": False, "borne_out": False}
 
 
 def _chapters(given: Any) -> list[int]:

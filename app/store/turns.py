@@ -5,11 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from core.request import HistoryTurn, Request
 from core.text.words import Message, in_language, listed_texts, localized, reread
 from core.text.words import translated as _
+
+SHORT_CHARS = 120  # of a question that is spoken of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class StoredTurn:
 def new_id() -> str:
     """What no conversation is called yet."""
     return uuid.uuid4().hex
+
+
+def in_short(ask: Request) -> str:
+    """The same within a sentence."""
+    return wording(ask) if ask.question is None else shorten(ask.question, SHORT_CHARS, placeholder=" …")
 
 
 def wording(ask: Request) -> str:

@@ -375,10 +375,14 @@
       scroller.scrollTop = scroller.scrollTop > begins + 120 ? end : Math.min(begins, end);
     };
     // a talk that is opened is in sight at once, at its last question: what is chosen above it, and what was
-    // said before, would fill the screen
-    let open = "";
+    // said before, would fill the screen; so is a question that a press has just asked, wherever the press was
+    let open = "", last = "", pressed = 0;
+    document.addEventListener("click", () => { pressed = Date.now(); });
     const opened = () => {
-      const talk = [...scroller.querySelectorAll("#turns .asked")].at(-1)?.dataset.turn.split(":")[0] ?? "";
+      const question = [...scroller.querySelectorAll("#turns .asked")].at(-1)?.dataset.turn ?? "";
+      const talk = question.split(":")[0];
+      if (talk === open && question !== last && Date.now() < pressed + 3000) asked();
+      last = question;
       if (talk === open) return;
       open = talk;
       if (!talk || scroller.querySelector(".turn-sought")) return;

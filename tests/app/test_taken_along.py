@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from datetime import date
 from html import unescape
@@ -12,6 +13,7 @@ import pytest
 from ebooklib import ITEM_DOCUMENT, epub
 from lxml import html
 
+from app.render.conversation_json import _carried
 from app.render.flash_cards import Card, as_tsv
 from app.render.markdown import Citation
 from app.web.answers import cited_answer
@@ -73,6 +75,26 @@ def test_who_answered_goes_along_where_a_conversation_is_brought_in(talk, tmp_pa
     path.write_text(talk.exports.conversation("json").content, encoding="utf-8")
     talk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
     assert MODELS in talk.exports.conversation("md").content
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_doubt_goes_along_and_a_proof_is_looked_up_anew(talk, tmp_path, sure: bool):
+    """Brought in again, wrong answers that had borne the circle had a green mark."""
+    talk.engine.answer = "The keeper lit the lamp."
+    talk.questions.regenerate()
+    done(talk)
+    whole = json.loads(talk.exports.conversation("json").content)
+    answer = whole["turns"][1]
+    told = {"start": 0, "end": len(answer["text"]), "book_start": 0, "book_end": 20}
+    stored = {**talk.books.turns[1].extra, "stands": [{**told, "quoted": False, "borne_out": sure}]}
+    answer["extra"] = _carried("assistant", stored)
+    path = tmp_path / "uploads" / "x" / "talk.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    talk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
+    question, turn = talk.books.turns
+    marks = [one.kind for one in cite(turn, question, talk.books.current) if one.kind]
+    assert ("stands" in turn.extra) is not sure and (marks == ["nothing"]) is not sure
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from app.errors import in_words
+from app.store.turns import SHORT_CHARS, in_short, wording
 from app.web.page import Page
+from core.request import Request
 from tests.support.desks import card, done, put
 from tests.support.fake_runtime import ANSWER, FakeRuntime, wait_until
 
@@ -183,10 +185,21 @@ def test_what_has_no_room_when_its_turn_comes_waits_for_a_choice_and_says_so_els
     desk.books.select(book.sha256)
     assert not desk.questions.ask("And why?")
     assert "“And then?” waits for a choice first" in desk.state.notice.text
+    (there,) = desk.state.notice.remedies
+    desk.actions.dispatch({"act": there.act, "id": there.id, "book": there.book})
+    assert desk.state.notice is None, "it covered what it leads to"
     desk.close()
     again = make_desk(FakeRuntime())
     again.resume()
     assert "“And then?” waited when the app ended" in shown(again, "notice")
+
+
+def test_a_long_question_is_spoken_of_by_its_first_words():
+    """One of 709 words covered the conversation, and more than the window."""
+    long = Request("Where did the keeper of the lamp go, and why? " * 40)
+    assert in_short(Request("Where?")) == "Where?"
+    assert in_short(long).startswith("Where did the keeper") and len(in_short(long)) <= SHORT_CHARS
+    assert in_short(Request(None)) == wording(Request(None))
 
 
 def test_a_file_dropped_meanwhile_comes_on_the_shelf(answering, other, tmp_path):

@@ -30,6 +30,18 @@ def words_of(page) -> str:
     )
 
 
+def test_a_model_that_explains_nothing_is_not_offered_for_it(serve, open_page, drop, sample):
+    """Three buttons that led to a refusal each."""
+    fake = FakeRuntime(pace=0.01)
+    fake.model_name = "SmolLM2-135M-Instruct"
+    page = open_page(serve(fake))
+    page.wait_for_selector(".engine-ready")
+    open_reader(page, drop, sample)
+    select(page, words_of(page))
+    page.wait_for_selector(".selected [data-cited]")
+    assert page.locator(".selected [data-explain]:visible").count() == 0
+
+
 def test_selected_words_are_explained_without_typing(reading, serve):
     words = words_of(reading)
     select(reading, words)
@@ -85,7 +97,7 @@ def test_who_somebody_is_so_far_stands_in_the_panel_with_its_places(reading, ser
     serve.desk.engine.answer = "Mr. Tull gave him a chair and a cup of tea. He is Captain Nemo of Norway."
     serve.desk.reader.show(serve.desk.books.current.sections[3].start)
     reading.click("[data-act=names]")
-    reading.click('.name-row[data-id="Mr. Tull"]')
+    reading.click('.name-row[data-id$="Tull"]')
     reading.click("[data-act=portray]")
     reading.wait_for_selector(".portrait:has-text('a cup of tea') [data-act=cite]")
     assert "Nemo" not in reading.inner_text("#names")

@@ -46,6 +46,25 @@ def test_a_talk_is_opened_at_its_last_question_in_a_wide_window_too(talked):
     page.wait_for_function(LAST)
 
 
+def test_what_a_press_elsewhere_has_asked_comes_into_sight(talked):
+    """A recap that was asked for in the book was told at the foot of the conversation, out of sight."""
+    page, desk = talked
+    desk.reader.look_up(len(desk.books.current.text) // 2, 0)
+    page.click("#tab-reader")
+    page.evaluate("document.getElementById('scroller').scrollTop = 0")
+    page.wait_for_timeout(300)
+    page.evaluate("document.querySelector('.recap').open = true")
+    page.click(".recap [data-id=chapter]")
+    page.wait_for_selector("#turns .asked >> nth=6")
+    page.wait_for_function(LAST)
+    page.wait_for_timeout(1600)  # until then what is above it may still fold
+    page.evaluate("document.getElementById('scroller').scrollTop = 0")
+    page.wait_for_timeout(2000)
+    desk.questions.ask("And then?")
+    page.wait_for_selector("#turns .asked >> nth=7")
+    assert page.evaluate("document.getElementById('scroller').scrollTop") < 100, "nobody pressed anything"
+
+
 def test_a_question_can_be_asked_while_another_book_is_being_read(talked):
     """The question box, and Stop in it, were gone until the file was read."""
     page, desk = talked
