@@ -40,7 +40,7 @@ class History:
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._lock = threading.RLock()
-        self._path, self._clock = path, clock
+        self.path, self._clock = path, clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
         self._indexed = fulltext.prepare_index(self._db)
         # what the disk had no room for: shown, and written with the next that can be
@@ -348,7 +348,7 @@ class History:
 
     def _reached_again(self, error: sqlite3.Error) -> bool:
         """Whether the file can be used again, after its drive was away."""
-        db = None if self._db.in_transaction else reopened(self._path, error)
+        db = None if self._db.in_transaction else reopened(self.path, error)
         if db is not None:
             self._failures += self._db.total_changes + 1  # `version` goes on rising
             with contextlib.suppress(sqlite3.Error):

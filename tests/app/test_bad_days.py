@@ -117,6 +117,15 @@ def test_a_data_folder_that_vanishes_costs_no_answer_and_is_said(opened, tmp_pat
     assert desk.books.current == book, "the open book is still there to be read"
 
 
+def test_a_data_folder_that_was_moved_away_is_said_behind_the_next_answer(opened):
+    """Two questions were asked without a word on the page."""
+    desk, _engine = opened(pace=0.001)
+    desk.history.path.rename(desk.history.path.with_suffix(".away"))
+    desk.questions.ask("Who?")
+    wait_until(lambda: not desk.state.busy and desk.state.notice)
+    assert str(desk.history.path) in desk.state.notice.text
+
+
 def test_a_clock_that_jumps_changes_no_wait(opened, monkeypatch):
     """Codes, pacing and saving go by a clock that nobody sets."""
     keys = Keys("s" * 43, "triforce-0123456789abcdef.localhost")

@@ -110,7 +110,7 @@ def test_a_question_is_asked_though_nothing_can_be_stored(desk):
     assert {one.id for one in desk.history.conversations(desk.state.book_id)} == {talk, begun}
     desk.history._db.is_full = False
     desk.actions.dispatch({"act": "check-disk"})
-    with contextlib.closing(History(desk.history._path)) as stored:
+    with contextlib.closing(History(desk.history.path)) as stored:
         assert [len(stored.turns(one)) for one in (talk, begun)] == [6, 2]
         assert [turn.number for turn in stored.turns(talk)] == list(range(1, 7))
         assert all(turn.text and not turn.unstored for turn in stored.turns(talk))
