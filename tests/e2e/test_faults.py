@@ -55,8 +55,8 @@ def asked(page) -> list[str]:
     return page.locator("#turns .bubble").all_inner_texts()
 
 
-def test_a_full_disk_keeps_the_question_in_its_box(serve, open_page, drop, sample):
-    """It is told, nothing is half stored, and with room again the same question goes through."""
+def test_a_full_disk_keeps_no_question_from_being_asked(serve, open_page, drop, sample):
+    """Its answer says that it is not stored, and both are with room again."""
     fake = quick()
     page = open_page(serve(fake))
     opened(page, drop, sample)
@@ -65,13 +65,14 @@ def test_a_full_disk_keeps_the_question_in_its_box(serve, open_page, drop, sampl
     full(serve.desk.history)
     page.fill("#question textarea", long)
     page.press("#question textarea", "Enter")
+    page.wait_for_selector("#turns .answer footer >> nth=1")
+    page.wait_for_selector(".unstored")
     assert in_words(sqlite3.OperationalError("database or disk is full")) in notice(page)
     shot(page, "fault-disk")
-    assert problems(page) == []
-    assert asked(page) == [FIRST] and page.input_value("#question textarea") == long
+    assert problems(page) == [] and page.input_value("#question textarea") == ""
     roomy(serve.desk.history)
-    page.press("#question textarea", "Enter")
-    page.wait_for_selector("#turns .answer footer >> nth=1")
+    page.click(".unstored [data-act=check-disk]")
+    page.wait_for_selector(".unstored", state="detached")
     page.reload()
     page.wait_for_selector("#turns .answer footer >> nth=1")
     first, folded = asked(page)
