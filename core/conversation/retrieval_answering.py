@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from core.conversation import verifier
-from core.conversation.answer_language import english_only
+from core.conversation.answer_language import english_only, no_english
 from core.conversation.answer_validation import is_answer, is_refusal
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed
@@ -83,7 +83,8 @@ class RetrievalAnswering(Responder):
         meant = search.evidence.names_like(strange)
         asks_back = (_("Did you mean {names}?").format(names=listed_texts(meant)),) if meant else ()
         if search.best is None:
-            search.why = english_only(self._style, ask.question) or asks_back
+            unread = no_english(self._style, ask.book) or english_only(self._style, ask.question)
+            search.why = unread or asks_back
         else:
             search.said += asks_back
         if strange:

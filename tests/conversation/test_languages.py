@@ -62,6 +62,13 @@ def test_what_such_a_question_does_not_find_is_put_down_to_its_language_at_once(
     assert NOTE not in done.text and [NOTE in note for note in done.notes] == [True]
 
 
+def test_a_book_in_another_language_is_not_said_to_lack_what_it_says():
+    """Above the very sentence that answers stood that the book does not seem to say."""
+    session, _ = make(reader({}), style=ENGLISH)
+    done = finished(ask(session, LONG, "Wer zündete die Lampe an?", reading_mode="retrieval"))
+    assert worded_by(no_english, values(done.pieces[0].text)["part1"]) and done.text.startswith(UNSAID)
+
+
 def test_card_of_a_book_in_another_language_says_so():
     """Before it is read: afterwards half an hour is lost."""
     (note,) = make(style=ENGLISH)[0].card(WHOLE)["notes"]
