@@ -65,6 +65,18 @@ def test_markdown_with_two_first_level_headings_has_the_chapters_below(tmp_path:
     assert titles(read(tmp_path, "book.md", text)) == [*names, "Appendix"]
 
 
+def test_markdown_is_read_without_the_marks_of_quotations_and_emphasis(tmp_path: Path):
+    """A letter stood in the book with ">" before its lines, and its title was that of its first chapter."""
+    letter = "> Trieste, the 14th\n>\n> > I take *tea*, **very *black* tea**,\n> and `*none*` at 2*3*4."
+    body = "\n\n".join(f"# {name}\n\n{LONG}\n\n{letter}" for name in ("The Boy", "The Wolf", "The Sea"))
+    book = read(tmp_path, "lake.md", f"{body}\n\n*a note\n\nof two*")
+    assert book.title == "lake" and len(titles(book)) == 3
+    assert "Trieste, the 14th\n\nI take tea, very black tea,\nand `*none*` at 2*3*4." in book.text
+    assert "*a note\n\nof two*" in book.text
+    for text, title in ((f"# The Lake\n\n{body}", "The Lake"), (f"# Lake\n\n{LONG}", "Lake")):
+        assert read(tmp_path, "book.md", text).title == title
+
+
 def test_rows_of_a_table_are_no_chapters(tmp_path: Path):
     """A document of a table had 199 of them, one for each number."""
     rows = [[str(number), 2 * PROSE, f"{number} men"] for number in range(1, 200)]

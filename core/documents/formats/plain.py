@@ -18,6 +18,13 @@ from core.text.words import translated as _
 _BLANKS = re.compile(r"\n[ \t]*\n\s*")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\Z")
 _UNDERLINED = re.compile(r"^([^\n]+)\n(={3,}|-{3,})[ \t]*$", re.M)
+# code stands first, to be left as it is; emphasis goes on within its paragraph
+_MARKDOWN_EMPHASIS = re.compile(
+    r"^(?:```|~~~).*?^(?:```|~~~)|`[^`\n]+`"
+    r"|(?<![\w*\\])(\*{1,3}|__)(?=[^\s*])((?:[^*\n]|\n(?![ \t]*\n)){1,500}?)(?<=\S)\1(?![\w*])",
+    re.M | re.S,
+)
+_QUOTED = re.compile(r"^ {0,3}(?:>[ \t]?)+(?:#{1,6} )?", re.M)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n(?:---|\.\.\.)\s*\n", re.S)
 _CJK_LINE_END = re.compile(
     r"(?<=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])\n(?=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])"
@@ -49,7 +56,9 @@ def manuscript_of_blocks(
 
 
 def read_markdown(data: bytes) -> Manuscript:
-    """A Markdown file: `#` headings and underlined ones, links shown by their text, code kept."""
+    """A Markdown file: `#` headings and underlined ones, links shown by their text, code kept; quotations
+    and emphasis without their marks.
+    """
     text, warnings = _decoded(data)
     fields: dict[str, str] = {}
     front = _FRONT_MATTER.match(text)
@@ -60,17 +69,31 @@ def read_markdown(data: bytes) -> Manuscript:
         }
         text = text[front.end() :]
     text = _UNDERLINED.sub(lambda found: f"{'#' if found[2][0] == '=' else '##'} {found[1]}\n", text)
+    text = _QUOTED.sub("", text)
     text = re.sub(r"^(#{1,6} [^\n]*)$", r"\n\1\n", text, flags=re.M)
     text = re.sub(r"!\[([^\]\n]*)\]\([^)\n]*\)", r"\1", text)
     text = re.sub(r"\[([^\]\n]+)\]\([^)\n]*\)", r"\1", text)
+    for _depth in range(2):  # emphasis in emphasis
+        text = _MARKDOWN_EMPHASIS.sub(lambda found: found[2] or found[0], text)
     blocks = [_markdown_block(part) for part in _paragraphs(text) if not re.fullmatch(r"[-*_ ]{3,}", part)]
-    title = fields.get("title") or next((block.text for block in blocks if block.heading == 1), "")
+    title = fields.get("title") or _headed(blocks)
     return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings)
 
 
 def _markdown_block(text: str) -> Block:
     found = _HEADING.match(text)
     return Block(found.group(2), heading=len(found.group(1))) if found else Block(text)
+
+
+def _headed(blocks: list[Block]) -> str:
+    """The heading above all others; empty where the first is but one of the chapters'."""
+    first, *others = [at for at, block in enumerate(blocks) if block.heading == 1] or [len(blocks)]
+    if others:
+        below = sum(bool(block.heading) for block in blocks[first + 1 : others[0]])
+        alone = others[0] == first + 1  # no text of its own
+        if not alone and below <= sum(bool(block.heading) for block in blocks[others[0] :]):
+            return ""
+    return next((block.text for block in blocks[first:]), "")
 
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
