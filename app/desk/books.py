@@ -143,13 +143,16 @@ class OpenBooks:
         self._names.look_earlier()
 
     def choose_chapters(self, first: int | None = None, last: int | None = None) -> None:
-        """Which chapters a summary is to be about; 0: from the beginning, to the end; None: as it is."""
+        """Which chapters a summary is to be about; 0: from the beginning, to the end; None: as it is. The
+        later one is the last.
+        """
         book = self.current
         count = len(book.chapters) if book else 0
 
         def chosen(now: AppState) -> AppState:
             span = (now.chapters[0] if first is None else first, now.chapters[1] if last is None else last)
-            return replace(now, chapters=tuple(one if one <= count else 0 for one in span))
+            span = tuple(one if one <= count else 0 for one in span)
+            return replace(now, chapters=tuple(sorted(span)) if all(span) else span)
 
         self._store.update(chosen)
 

@@ -34,6 +34,15 @@ def test_summary_then_follow_up_with_the_first_turn_as_history(desk, engine):
     assert engine.prefilled_tokens[1] < engine.prefilled_tokens[0]
 
 
+def test_chapters_chosen_the_wrong_way_round_are_exchanged(desk):
+    """IX to II was read as II to IX, and the fields went on saying the other."""
+    desk.books.choose_chapters(first=2)
+    desk.books.choose_chapters(last=1)
+    assert desk.state.chapters == (1, 2)
+    desk.books.choose_chapters(last=0)
+    assert desk.state.chapters == (1, 0)
+
+
 def test_stop_keeps_what_was_written(opened):
     desk, engine = opened(pace=0.02, prefill_steps=1)
     desk.questions.summarize()
