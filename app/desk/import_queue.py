@@ -333,5 +333,9 @@ def _drop(opening: ImportedFile) -> None:
 
 
 def _named(document: Document, name: str, title: str = "") -> Document:
-    """With the `title` that the person gave it, else its own, else the file's `name`."""
-    return replace(document, title=title or document.title.strip() or Path(name).stem)
+    """With the `title` that the person gave it, else its own, else the file's `name`. Chapters that were
+    named after the book still are.
+    """
+    title = title or document.title.strip() or Path(name).stem
+    renamed = (replace(one, title=title) if one.title == document.title else one for one in document.sections)
+    return replace(document, title=title, sections=tuple(renamed))

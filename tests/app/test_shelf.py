@@ -9,6 +9,7 @@ from datetime import date, datetime
 
 import pytest
 
+from app.desk.import_queue import _named
 from app.desk.shelf import kept_of_books
 from app.desk.values import ShownPassage
 from app.store.history import History
@@ -16,6 +17,7 @@ from app.web.library import _last_read
 from app.web.page import Page
 from core import paths
 from core.cache.disk import BLOCK_TOKENS, SnapshotFolder
+from core.documents.document import Section
 from core.errors import UserError
 from tests.support.desks import card
 from tests.support.fake_runtime import wait_until
@@ -229,6 +231,12 @@ def test_a_pasted_text_has_the_name_it_was_given(make_desk, engine, book, tmp_pa
         assert desk.books.current.title == name
     with pytest.raises(UserError):
         desk.actions.dispatch(sent)
+
+
+def test_a_pasted_text_is_cited_by_its_name(book):
+    """As "a passage of pasted": its one chapter was called after the file."""
+    whole = replace(book, title="pasted", sections=(Section("pasted", 0, 40), Section("Two", 40, 80)))
+    assert [one.title for one in _named(whole, "pasted.txt", "My notes").sections] == ["My notes", "Two"]
 
 
 def test_the_books_themselves_are_looked_through_and_lead_to_their_places(two, book):
