@@ -14,7 +14,7 @@ from app.desk.chapters import Chapters
 from app.desk.import_queue import uploaded
 from app.desk.reader import Reader
 from app.desk.store import Store
-from app.render.conversation_json import as_json, brought
+from app.render.conversation_json import as_json, brought, same
 from app.render.export import ConversationFile, Noted, as_html, as_markdown
 from app.render.flash_cards import Card, as_tsv, cards_of_answers, cards_of_notes
 from app.render.markdown import Citation
@@ -206,8 +206,8 @@ class ConversationImport:
         self._books, self._uploads = books, uploads
 
     def bring_in(self, path: str) -> None:
-        """Opens a conversation that was exported; `path`: an upload, which is deleted. Raises UserError where
-        it is none, or about a book that is not on the shelf.
+        """Opens a conversation that was exported, or the one there that is the same; `path`: an upload, which
+        is deleted. Raises UserError where it is none, or about a book that is not on the shelf.
         """
         file = uploaded(self._uploads, path)
         try:
@@ -221,6 +221,10 @@ class ConversationImport:
                 "That conversation is about “{title}”. Open that book's file first, then bring it in again."
             )
             raise UserError(words.format(title=made.book_title))
-        talk = self._history.bring_in(made.book_id, made.title, made.turns)
+        there = (one.id for one in self._history.conversations(made.book_id))
+        known = next((one for one in there if same(made, self._history.turns(one))), "")
+        talk = known or self._history.bring_in(made.book_id, made.title, made.turns)
         self._books.select(made.book_id)
         self._books.open_conversation(talk)
+        if known:
+            self._store.say(_("That conversation is here already."), "info")

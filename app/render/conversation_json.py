@@ -7,11 +7,13 @@ What is brought in may come from anybody: every value is checked, and what the e
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.render.export import ConversationFile
+from app.store.turns import StoredTurn
 from core.config import LENGTHS, READING_MODES
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
@@ -40,13 +42,8 @@ def as_json(talk: ConversationFile) -> str:
     """The conversation with the choices around its questions, and the book's bookmarks and notes."""
     book = talk.book
     known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
-    written = [
-        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
-        for one in talk.turns
-        if one.state != "writing"
-    ]
     whole = {"format": FORMAT, "version": VERSION, "book": known, "title": talk.title, "made": talk.made}
-    whole["turns"] = written
+    whole["turns"] = _written(talk.turns)
     whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in talk.notes]
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
@@ -70,6 +67,22 @@ def brought(path: Path) -> ImportedConversation:
         words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
         raise UserError(words) from error
     return made
+
+
+def same(made: ImportedConversation, turns: Iterable[StoredTurn]) -> bool:
+    """Whether a file of these turns would say what the one brought in says."""
+    try:
+        return _turns(json.loads(json.dumps(_written(turns)))) == made.turns
+    except _NOT_OURS:
+        return False
+
+
+def _written(turns: Iterable[StoredTurn]) -> list[dict[str, Any]]:
+    return [
+        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
+        for one in turns
+        if one.state != "writing"
+    ]
 
 
 def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:

@@ -41,11 +41,15 @@ def bring(desk, tmp_path, text: str) -> None:
 def test_what_goes_out_comes_in_again_beside_the_first(talk, tmp_path):
     name, text = talk.exports.conversation("json")
     assert name == "The Lamp.json"
-    first = talk.state.conversation_id
+    first, book_id = talk.state.conversation_id, talk.state.book_id
+    talk.books.begin_conversation()
+    bring(talk, tmp_path, text)
+    assert talk.state.conversation_id == first and len(talk.history.conversations(book_id)) == 1
+    talk.history.add(first, "user", "Why?", state="finished", extra={})
     bring(talk, tmp_path, text)
     assert talk.state.conversation_id != first and len(talk.history.conversations(talk.state.book_id)) == 2
     told = [(turn.role, turn.text, turn.state) for turn in talk.books.turns]
-    assert told == [(turn.role, turn.text, turn.state) for turn in talk.history.turns(first)]
+    assert told == [(turn.role, turn.text, turn.state) for turn in talk.history.turns(first)[:-1]]
     assert talk.books.turns[1].extra["sources"] == ["Whole book"] and "ids" not in talk.books.turns[1].extra
     assert list((tmp_path / "uploads").rglob("*.json")) == []
     talk.questions.ask("And then?")

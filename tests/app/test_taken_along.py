@@ -73,6 +73,7 @@ def test_who_answered_goes_along_where_a_conversation_is_brought_in(talk, tmp_pa
     path = tmp_path / "uploads" / "x" / "talk.json"
     path.parent.mkdir()
     path.write_text(talk.exports.conversation("json").content, encoding="utf-8")
+    talk.trash.throw_conversation(talk.state.conversation_id)
     talk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
     assert MODELS in talk.exports.conversation("md").content
 
@@ -91,6 +92,7 @@ def test_a_doubt_goes_along_and_a_proof_is_looked_up_anew(talk, tmp_path, sure: 
     path = tmp_path / "uploads" / "x" / "talk.json"
     path.parent.mkdir()
     path.write_text(json.dumps(whole), encoding="utf-8")
+    talk.trash.throw_conversation(talk.state.conversation_id)
     talk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
     question, turn = talk.books.turns
     marks = [one.kind for one in cite(turn, question, talk.books.current) if one.kind]

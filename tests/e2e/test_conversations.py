@@ -115,9 +115,12 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
         page.screenshot(path=f"{folder}/export.png")
     with page.expect_download() as html:
         page.click("a[href='/export?form=html']")
+    page.wait_for_selector(".export:not([open])")
+    page.click(".export summary")
     assert html.value.suggested_filename == "The Thursday Clock.html"
     with page.expect_download() as plain:
         page.click("a[href='/export?form=md']")
+    page.click(".export summary")
     assert "Who keeps the clocks?" in plain.value.path().read_text(encoding="utf-8")
     with page.expect_download() as cards:
         page.click("a[href='/export?form=tsv']")
@@ -125,8 +128,10 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
     assert cards.value.path().read_text(encoding="utf-8").startswith("#separator:tab\n#html:true\n")
     failed = []
     page.on("download", lambda broken: failed.append(broken))
+    page.click(".export summary")
     page.click("a[href='/export?form=epub']")
     page.wait_for_selector(".notice-error:has-text('no summary in this conversation')")
+    page.click(".export summary")
     page.keyboard.press("Escape")
     page.wait_for_selector(".export:not([open])")
     page.click(".export summary")
@@ -138,9 +143,14 @@ def test_a_conversation_goes_out_and_comes_in_again(serve, open_page, drop, samp
         page.click("a[href='/export?form=json']")
     file = tmp_path / "talk.json"
     told.value.save_as(file)
+    page.click(".export summary")
     with page.expect_file_chooser() as chooser:
         page.click("[data-bring-in]")
     chooser.value.set_files(file)
+    page.wait_for_selector(".notice")
+    assert page.locator(".talks li").count() == 1, "it is there already"
+    file.write_text(file.read_text(encoding="utf-8").replace(ANSWER, "Nobody."), encoding="utf-8")
+    drop(page, file, "#middle")
     page.wait_for_selector(".talks li >> nth=1")
     page.wait_for_selector("#turns .bubble:has-text('Who keeps the clocks?')")
     file.write_text("{}")
