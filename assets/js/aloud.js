@@ -200,8 +200,7 @@
     if (document.body.dataset.readsAloud === "speaking" && !wanted) speak();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "l" || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+    if (event.key !== "l" || !window.triforce.reading(event)) return;
     if (source && !wanted) toggle();
     else if (!source && document.body.dataset.tab === "reader")
       begin(document.querySelector("[data-aloud='book']"));

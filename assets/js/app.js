@@ -96,6 +96,7 @@
     if (file.name.toLowerCase().endsWith(".gguf")) {
       dropped = file;
       send({ act: "dropped-model", name: file.name, text: String(file.size) });
+      window.triforce.comeInSight(".model-files");
       return;
     }
     if (file.size > Number(root.dataset.maxMb) * 1024 * 1024) {
@@ -261,7 +262,9 @@
   document.addEventListener("click", (event) => {
     const hit = (selector) => event.target.closest?.(selector);
     let found;
-    if (!hit(".export")) document.querySelector(".export[open]")?.removeAttribute("open");
+    const menu = !hit(".export > summary") && document.querySelector(".export[open]");
+    if (menu?.contains?.(document.activeElement)) menu.querySelector("summary").focus();
+    if (menu) menu.open = false;
     if (hit("[data-drop]")) choose();
     else if (hit("[data-bring-in]")) choose(".json");
     else if ((found = hit("[data-quit]"))) quit(found);
@@ -336,7 +339,7 @@
       else if (document.querySelector(".locked")) send({ act: "cancel-opening" });
       else if (document.querySelector(WRITING)) send({ act: "stop" });
     }
-    if (event.key === "/" && !event.target.closest?.("input, textarea, select")) {
+    if (event.key === "/" && window.triforce.reading(event, "#middle, #right")) {
       event.preventDefault(); ask();
     }
     walk(event);

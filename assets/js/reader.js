@@ -4,6 +4,13 @@
   const pane = () => document.querySelector(".reader-text");
   const typing = (element) => element?.closest?.("input, textarea, select, [contenteditable]");
 
+  // a single key is a command where one reads: not behind a dialog or a drawer, nor on a button elsewhere
+  const PLACES = "#right, .aloud, [data-aloud]";
+  const reading = ({ target, ctrlKey, metaKey, altKey }, where = PLACES) => !ctrlKey && !metaKey && !altKey
+    && !typing(target) && !document.querySelector("dialog[open], [data-settings], [data-shelf]")
+    && (target === document.body || target.closest?.(where));
+  window.triforce.reading = reading;
+
   // --- size and length of its lines
   const SIZES = [14.5, 16.5, 18.5, 21, 24];
   // line, pane
@@ -167,12 +174,11 @@
     if (note !== undefined) send({ act: "note", offset: note, text: event.target.value });
   });
   document.addEventListener("keydown", (event) => {
-    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
     if (event.key === "Enter" && event.target.matches?.("[data-find]")) next(event.shiftKey ? -1 : 1);
     else if (event.key === "Escape" && event.target.matches?.("[data-find]") && event.target.value) {
       event.target.value = "";
       look();
-    } else if (plain && document.body.dataset.tab === "reader" && !typing(event.target) && pane()) {
+    } else if (reading(event) && document.body.dataset.tab === "reader" && pane()) {
       if (/^[np]$/.test(event.key)) send({ act: "turn", value: event.key === "n" ? "on" : "back" });
       const found = /^[bce]$/.test(event.key) && (selected() ?? inSight());
       if (found && event.key === "e") explain(found, "meaning");

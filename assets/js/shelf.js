@@ -27,6 +27,14 @@
     setTimeout(() => (earlier || turn).scrollIntoView({ block: "start" }), 60);
   };
 
+  // what is opened above the conversation comes a moment later, and may be far from where one looks
+  const comeInSight = (selector, frames = 300) => {
+    const part = document.querySelector(selector);
+    if (part) part.scrollIntoView({ block: "nearest" });
+    else if (frames) requestAnimationFrame(() => comeInSight(selector, frames - 1));
+  };
+  window.triforce.comeInSight = comeInSight;
+
   // --- a text that is pasted
   const dialog = () => document.querySelector(".pasted");
   const inside = (name) => dialog().querySelector(`[data-pasted-${name}]`);
@@ -63,6 +71,7 @@
     if (hit("[data-paste]")) open();
     else if (hit("[data-pasted-close]")) dialog().close();
     else if (hit("[data-pasted-read]")) { event.preventDefault(); read(); }
+    else if (hit(".models :is([data-act='look-into'], [data-act='place-for'])")) comeInSight(".model-files");
     else if (hit("[data-act='said']")) {
       const { id, turn, version } = hit("[data-act='said']").dataset;
       goTo(`${id}:${turn}`, version);

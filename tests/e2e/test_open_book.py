@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.accessibility import problems
-from tests.support.browsing import open_reader, select, tab_to
+from tests.support.browsing import FOCUSED, open_reader, select, tab_to
 from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.page_looks import DRAWN, picture
 
@@ -99,6 +99,23 @@ def test_keys_turn_chapters_and_the_place_is_kept(reading, serve):
         ),
         arg=f"p[data-offset='{top}']",
     )
+
+
+def test_single_keys_are_commands_only_where_one_reads(reading):
+    """Typed on after a name was asked for, words set a bookmark, began to read aloud, and were asked."""
+    for place in (".book-open", ".topbar-tools [data-toggle=settings]"):
+        reading.focus(place)
+        reading.keyboard.type("bl/b")
+        assert reading.evaluate(FOCUSED % place) and not reading.locator(".marks").count()
+    reading.click("[data-toggle=settings]")
+    reading.evaluate("document.activeElement.blur()")
+    reading.keyboard.type("b/")
+    assert not reading.evaluate(FOCUSED % "#question textarea")
+    reading.keyboard.press("Escape")
+    reading.evaluate("document.activeElement.blur()")
+    reading.keyboard.type("b/")
+    reading.wait_for_selector(".marks summary:has-text('1 bookmark')")
+    assert reading.evaluate(FOCUSED % "#question textarea")
 
 
 def test_reading_without_a_mouse(reading):

@@ -65,6 +65,17 @@ def test_what_a_press_elsewhere_has_asked_comes_into_sight(talked):
     assert page.evaluate("document.getElementById('scroller').scrollTop") < 100, "nobody pressed anything"
 
 
+def test_where_to_choose_a_model_file_comes_into_sight(talked):
+    """It was opened above the card, far from where one read."""
+    page, desk = talked
+    desk.models.start()
+    page.click(".models [data-act='look-into']")
+    page.wait_for_function(
+        "document.querySelector('.model-files')?.getBoundingClientRect().top"
+        " >= document.getElementById('scroller').getBoundingClientRect().top - 4"
+    )
+
+
 def test_a_question_can_be_asked_while_another_book_is_being_read(talked):
     """The question box, and Stop in it, were gone until the file was read."""
     page, desk = talked
