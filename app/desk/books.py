@@ -99,13 +99,12 @@ class OpenBooks:
 
     def open_conversation(self, conversation_id: str, book_id: str = "") -> None:
         """Goes to a conversation about the open book, or about another one."""
+        if conversation_id == self._store.state.conversation_id:  # what led there has done its work
+            self._store.update(lambda now: replace(now, notice=now.undo_offer))
         if book_id and book_id != self._store.state.book_id:
             self.select(book_id)
         state = self._store.state
-        if book_id not in ("", state.book_id):
-            return
-        if book_id and conversation_id == state.conversation_id:  # what led there has done its work
-            self._store.update(lambda now: replace(now, notice=now.undo_offer))
+        if book_id not in ("", state.book_id) or book_id and conversation_id == state.conversation_id:
             return
         if self._store.refuse_while_moving():
             return

@@ -67,7 +67,7 @@ def answered(history: History, *pieces: Piece, **ending) -> History:
     job.start()
     assert job.join()
     history.close()
-    return History(history._path)
+    return History(history.path)
 
 
 def last(history: History):
@@ -142,7 +142,7 @@ def test_why_an_answer_failed_yesterday(history):
     why = _("{reason} The earlier answer is kept.").format(reason=_("The engine is not running."))
     history.add(talk, "assistant", "", state="failed", extra={"error": why})
     history.close()
-    turn = last(History(history._path))
+    turn = last(History(history.path))
     assert "Die Engine läuft nicht. Die frühere Antwort bleibt." in seen(
         "de", lambda: regions.turn_html(turn)
     )

@@ -183,7 +183,7 @@ def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
     stands_in(book, event)
     (said,) = [note for note in event.notes if values(note).get("number") == 3]
     (at_once,) = [note for note in stopped_in_part(1, book).notes if values(note).get("number") == 1]
-    assert at_once.template != said.template, "there is no part before the first"
+    assert len(at_once.template) < len(said.template), "there is no part before the first"
 
 
 def test_a_part_that_was_stopped_in_its_middle_does_not_count_as_read(tmp_path):

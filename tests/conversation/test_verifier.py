@@ -218,6 +218,20 @@ def test_after_a_question_of_5000_words_that_is_refused_in_words_the_next_is_ans
     assert max(engine.fed[before:]) < 300, "what was read of the passages is there still"
 
 
+def test_a_long_question_is_promised_the_time_that_it_takes(uses):
+    """One of 3,261 words was promised 10 s, and took 203."""
+
+    def promised(question: str) -> float:
+        session, _engine, judge = judging(HIDDEN, 0.0, 0.0)
+        uses(judge)
+        expected = session._expectation
+        expected._plan = dataclasses.replace(expected._plan, expected_passage_s=1.0)
+        events = ask(session, told(), question, reading_mode="retrieval")
+        return next(one.left_s for one in events if isinstance(one, ReadingStep))
+
+    assert promised(f"{QUESTION} {'It was lost then. ' * 20}") > 1.2 * promised(QUESTION)
+
+
 @pytest.mark.parametrize(
     ("question", "strange"),
     [
