@@ -11,6 +11,7 @@ from core.conversation.reading import ReadingPart, ReadingPlan
 from core.conversation.refusals import reworded_refusal
 from core.conversation.services import Responder, Services
 from core.conversation.spoiler_guard import guarded_answer
+from core.conversation.unjudged import doubted
 from core.documents.document import Document
 from core.events import Event, ReadingStep
 from core.evidence.support import UNSAID_HERE
@@ -68,7 +69,8 @@ class ChunkedAnswering(Responder):
         sources = (part.label, _("the summaries of the other parts")) if memo else (part.label,)
         if done.reason == "user" and not done.token_ids:
             sources = ()  # a note says how far the reading came
-        yield self._turns.finished(done, plan=plan.of_one_part(), sources=sources, notes=notes)
+        whole = self._turns.finished(done, plan=plan.of_one_part(), sources=sources, notes=notes)
+        yield doubted(whole, run, self._style, self._books)
 
     def before(self, ask: Request, plan: ReadingPlan) -> list[int]:
         """The text that an answer would be given from, and the summaries of the other parts with it."""

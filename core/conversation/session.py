@@ -42,6 +42,7 @@ from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
 from core.conversation.time_estimates import TimeEstimate, passages_asked
 from core.conversation.turns import Turns
+from core.conversation.unjudged import doubted
 from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.engine import Engine
@@ -390,7 +391,7 @@ class Session:
             return
         # stopped before its first word, it is answered from nothing: a note says how far the reading came
         sources = (part.label,) if done.token_ids or done.reason != "user" else ()
-        yield self._turns.finished(done, plan=plan, sources=sources)
+        yield doubted(self._turns.finished(done, plan=plan, sources=sources), run, self._style, self._books)
 
     # ---- how long it takes -------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ _JUDGED = 1024  # sentences whose marks are kept
 _WINDOW = 3  # sentences
 _QUOTED_WORDS = 5  # fewer stand in a book by chance
 _FEW_WORDS = 3  # content words: fewer agree with anything
-_FRAGMENT_WORDS = 8  # of an answer that may be no sentence: it is one with its question
+FRAGMENT_WORDS = 8  # of an answer that may be no sentence: it is one with its question
 _ASKED_NEAR = 0.2  # of the question's words, by weight, near a quotation that answers it
 _LEAST_OWN = 0.1
 _LETTER = re.compile(r"[^\W\d_]")
@@ -323,7 +323,7 @@ class Evidence:
 
     def _held_against_nearest(self, sentence: str, question: str, places: Places) -> SentenceMark:
         words = terms(sentence)
-        fragment = bool(question) and count_words(sentence) <= _FRAGMENT_WORDS
+        fragment = bool(question) and count_words(sentence) <= FRAGMENT_WORDS
         said = f"{question} {sentence}" if fragment else sentence
         weights = self._weights(sentence, question if fragment else "")
         if not words or len(weights) < _FEW_WORDS:
