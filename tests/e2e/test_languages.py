@@ -46,8 +46,8 @@ def test_each_tab_keeps_the_language_of_its_browser(serve, open_page):
     for page, words in ((german, "Bibliothek"), (english, "Library")):
         page.wait_for_selector(".notice")
         assert words.lower() in page.inner_text("#left").lower()  # drawn in capitals
-    assert "gone or damaged" in english.inner_text(".notice")
-    assert "gone or damaged" not in german.inner_text(".notice")
+    assert "too late" in english.inner_text(".notice")
+    assert "too late" not in german.inner_text(".notice")
     german.reload()
     german.wait_for_selector("body[data-connected] .notice")
     assert german.evaluate("document.documentElement.lang") == "de"
