@@ -131,6 +131,7 @@ def test_the_card_is_of_the_chapters_that_were_chosen():
     session, _engine = make()
     whole, one = session.card(marked()), session.card(marked(), chapters=(2, 2))
     picked = session.card(marked(), selected_chapters=(1, 3))
+    assert whole["words"] == marked().words, "as the shelf has it"
     for key in ("tokens", "words", "chapters"):
         assert 0 < one[key] < picked[key] < whole[key], key
     assert one["chapters"] == 1 and picked["chapters"] == 2

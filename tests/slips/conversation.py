@@ -64,10 +64,7 @@ SLIPS = (
         ("tests/conversation/test_unjudged.py",),
     ),
     Slip(
-        "core/conversation/unjudged.py",
-        "not style.verifier or",
-        "",
-        ("tests/conversation/test_unjudged.py",),
+        "core/conversation/unjudged.py", "not style.verifier or", "", ("tests/conversation/test_unjudged.py",)
     ),
     Slip(
         "core/conversation/chunked_answering.py",
