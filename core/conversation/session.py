@@ -210,7 +210,9 @@ class Session:
         """
         book = book.up_to(spoiler_limit)
         plan = self._card_plan(book, chapters, selected_chapters, whole=whole)
-        chosen_words = sum(count_words(book.text[one.start : one.end]) for one in plan.parts)
+        words = book.words
+        if chapters or selected_chapters:
+            words = sum(count_words(book.text[one.start : one.end]) for one in plan.parts)
         stored = self._stored_tokens(book, plan)
         prefill_s = self._expectation.reading_s(plan.tokens - max(stored, self._held_tokens(book, plan)))
         return {
@@ -218,7 +220,7 @@ class Session:
             "author": book.author,
             "chapters": len(selected_chapters)
             or (1 + chapters[1] - chapters[0] if chapters else len(book.chapters)),
-            "words": chosen_words if chapters or selected_chapters else book.words,
+            "words": words,
             "tokens": plan.tokens,
             "share_of_context": plan.tokens / self._engine.context_tokens,
             "fits": plan.mode == "full",
