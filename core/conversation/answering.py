@@ -12,6 +12,7 @@ from core.events import (
     AttentionEvidence,
     DecodingStarted,
     Delta,
+    Event,
     Piece,
     Prefill,
     Preparing,
@@ -41,6 +42,9 @@ class Answer:
     def text(self) -> str:
         """The pieces' text joined."""
         return "".join(piece.text for piece in self.pieces)
+
+
+Answering = Generator[Event, None, Answer]
 
 
 def generate_answer(

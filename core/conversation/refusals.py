@@ -4,13 +4,10 @@ person is told in the program's words. No model here.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 
-from core.conversation.answering import Answer
-from core.events import Delta, Event, Piece
-
-Answering = Generator[Event, None, Answer]
+from core.conversation.answering import Answer, Answering
+from core.events import Delta, Piece
 
 
 def reworded_refusal(answer: Answering, taught: str, told: str) -> Answering:

@@ -6,10 +6,10 @@ A sentence waits until it is complete; core.evidence.allowed_sentences says whic
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from core.conversation.answering import Answer
+from core.conversation.answering import Answer, Answering
 from core.documents.document import Document
 from core.events import AttentionEvidence, Delta, Event, Finished, ReadingStep, RoundStats
 from core.evidence.allowed_sentences import SpoilerGuard
@@ -19,8 +19,6 @@ from core.request import Request
 from core.text.levelled import LevelledText
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
-
-Answering = Generator[Event, None, Answer]
 
 
 def allowed_text(ask: Request) -> Document | None:

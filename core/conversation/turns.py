@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from core.cache.query_recorder import AttentionHead, QueryRecorder
-from core.conversation.answering import Answer, finished_answer, generate_answer
+from core.conversation.answering import Answer, Answering, finished_answer, generate_answer
 from core.conversation.asking import AnswerRun, ConversationMemories
 from core.conversation.attention_tracker import AttentionTracker, PassageSpans
 from core.conversation.contexts import ContextShelf
@@ -38,8 +38,6 @@ from core.text.words import translated_count as _n
 
 # tokens a context is made larger than needed, for follow-up turns
 _SLACK = 1024
-
-Answering = Generator[Event, None, Answer]
 
 
 class Turns:

@@ -6,7 +6,10 @@ import io
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from core.documents import Document, read_document
+from core.errors import DocumentError
 
 
 def word_file(paragraphs: list[tuple[str, str]], *, author: str = "A. Writer") -> bytes:
@@ -93,6 +96,13 @@ def read(folder: Path, name: str, data: str | bytes) -> Document:
     path = folder / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return read_document(path)
+
+
+def refused(folder: Path, name: str, data: str | bytes) -> str:
+    """Why a file of this content is not read."""
+    with pytest.raises(DocumentError) as caught:
+        read(folder, name, data)
+    return str(caught.value)
 
 
 def titles(document: Document, kind: str = "chapter") -> list[str]:
