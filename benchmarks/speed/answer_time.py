@@ -31,7 +31,7 @@ from core.documents import read_document
 from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Delta, Finished, ReadingStep
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from core.request import Request
 
 PAGE_WORDS = 300
@@ -68,7 +68,7 @@ def answer_time(session: Session, book: Document, question: str) -> dict[str, An
         "passages": passages,
         "first_s": round(first or whole, 2),
         "whole_s": round(whole, 2),
-        "given": not done.text.startswith(UNSAID),
+        "given": not done.text.startswith(UNFOUND),
     }
 
 

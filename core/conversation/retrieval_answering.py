@@ -2,7 +2,7 @@
 answer that its passage bears out is given, with the sentences it rests on. Where a verifier was learned for
 the model, every passage gives several answers, and it says which, if any.
 
-What no passage bears out is not said: then the book does not seem to say, and the nearest passages are shown.
+What no passage bears out is not said: then no answer was found, and the nearest passages are shown.
 The person's own instructions come after that: what was found without them is said once more with them.
 """
 
@@ -70,7 +70,7 @@ class RetrievalAnswering(Responder):
         yield from self._told(run, plan, search, started)
 
     def unsaid(self, run: AnswerRun, plan: ReadingPlan, why: str) -> Iterator[Event]:
-        """That the book does not seem to say, and `why`, with the passages nearest to the question."""
+        """That no answer was found, and `why`, with the passages nearest to the question."""
         order = [passage for passage, _score in self.found(run.ask, plan)]
         search = RetrievalState(self._books.evidence(run.ask.book), len(order), order, said=[why])
         yield from self._told(run, plan, search, self._clock())

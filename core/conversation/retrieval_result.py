@@ -16,7 +16,7 @@ from core.documents.word_count import count_words
 from core.events import Piece, SourceSpan, Stats
 from core.evidence.answer_kinds import own_words
 from core.evidence.passages import Passage, sentence_spans
-from core.evidence.support import UNSAID, Evidence
+from core.evidence.support import UNFOUND, Evidence
 from core.request import Request
 from core.stats import combined_stats
 from core.text.levelled import stripped
@@ -81,8 +81,8 @@ class RetrievalState:
             hint = _(
                 "No passage shares a word with the question: ask with names or words that stand in the book."
             )
-            return (Piece(joined_sentences(_(UNSAID), *(self.why or (hint,))), ""),)
-        said = [_(UNSAID), *self.why, _("Nearest passages:")]
+            return (Piece(joined_sentences(_(UNFOUND), *(self.why or (hint,))), ""),)
+        said = [_(UNFOUND), *self.why, _("Nearest passages:")]
         if ask.chapters or ask.selected_chapters:
             said.insert(1, _("Only the chosen chapters were read."))
         shown = [Piece(joined_sentences(*said), "")]

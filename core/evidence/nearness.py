@@ -43,7 +43,7 @@ class NearSentences:
     def place(self, said: str, least: float) -> tuple[int, int] | None:
         """Where the sentence of the stretch stands that says `said`: the one that holds most of its content
         words in their order, at least the share `least`, of the same one, with its names and numbers, and
-        denies none of it. None where none does.
+        denies none of it. None where none does, or where it has a word more than the book.
         """
         words = terms(said)
         if len(set(words)) < _FEW_WORDS:
@@ -52,7 +52,9 @@ class NearSentences:
         for number in sorted(range(len(held)), key=lambda at: (-held[at], at)):
             if held[number] < least:
                 return None
-            if self._consistent(said, words, number) and self._of_the_same(said, words, number, least):
+            if not self._consistent(said, words, number) or self._adds(said, words, number):
+                continue
+            if self._of_the_same(said, words, number, least):
                 return self._sentences[number]
         return None
 
@@ -60,6 +62,18 @@ class NearSentences:
         """The sentence before one of the stretch that begins with a pronoun; None before any other."""
         number = self._sentences.index(place)
         return self._before(number) if points_back(self._said(number)) else None
+
+    def _adds(self, said: str, words: Sequence[str], number: int) -> bool:
+        """Whether a word of it stands neither in that sentence nor, as whom its pronoun means, in the one
+        before: one word in ten turns "the death of his wife" into that of her husband.
+        """
+        known = {
+            *self._terms[number],
+            *(term for name in self._evidence.names_in(said) for term in terms(name)),
+        }
+        if points_back(self._said(number)):
+            known |= {words[0]} & set(terms(self._before(number)))
+        return not set(words) <= known
 
     def _of_the_same(self, said: str, words: Sequence[str], number: int, least: float) -> bool:
         """Whether the book says it of the same person or thing. What `said` begins with stands before the

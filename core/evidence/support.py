@@ -65,7 +65,8 @@ _REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
 UNSAID = N_("The book does not seem to say.")
 UNSAID_SO_FAR = N_("What may be read of the book does not seem to say.")
 UNSAID_HERE = N_("What was read for this does not seem to say.")
-REFUSALS = (UNSAID, UNSAID_SO_FAR, UNSAID_HERE)
+UNFOUND = N_("No answer was found.")  # in passages, whatever stands in them or elsewhere
+REFUSALS = (UNSAID, UNSAID_SO_FAR, UNSAID_HERE, UNFOUND)
 # that line; a model that was taught to read says it of its passage
 _REFUSAL = re.compile(rf"\s*(?:(?:{'|'.join(map(re.escape, REFUSALS))})[^\n]*|The passage does not say\.)")
 

@@ -74,7 +74,7 @@ def test_passages_up_to_a_chapter(book: Path):
     done = run(*asked, "--until", "1", scripted=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "The book does not seem to say. Nearest passages:"
+    assert lines[0] == "No answer was found. Nearest passages:"
     assert lines[2] == "Chapter 1:" and lines[3].startswith("> The keeper of lamp 1")
     assert "lamp 2 went" not in done.stdout and "Chapter 2" not in done.stdout + done.stderr
     assert "Read for this answer: a passage of Chapter 1" in done.stderr

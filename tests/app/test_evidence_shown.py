@@ -80,7 +80,7 @@ def test_where_no_sentence_has_a_place_the_passages_near_the_question_unfold(tal
 def test_saying_that_the_book_is_silent_lacks_no_evidence(talking):
     """It is no sentence about the book: none was looked up."""
     desk, say = talking
-    say("Who?", "The book does not seem to say.")
+    say("Who?", "No answer was found.")
     assert "Evidence:" not in "".join(Page(desk).render()["turns"])
 
 

@@ -12,7 +12,7 @@ from app.web.citations import Citations
 from app.web.composer import book_answers_html
 from app.web.page import Page
 from core.documents.document import Section
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from core.text.words import in_language
 from core.text.words import translated as _
 from tests.support.fake_runtime import wait_until
@@ -169,9 +169,9 @@ def test_an_answer_of_another_book_is_laid_out_and_in_the_languages_words(shelf)
     asked_all(desk)
     html = "".join(Page(desk).render()["book-answers"])
     assert "&gt; Nobody" not in html and html.count("<blockquote") == 2
-    unsaid = BookAnswer("b" * 64, "B", "t", QUESTION, "finished", ((_(UNSAID), ""),))
+    unsaid = BookAnswer("b" * 64, "B", "t", QUESTION, "finished", ((_(UNFOUND), ""),))
     with in_language("de"):
-        assert "Das Buch scheint es nicht zu sagen." in book_answers_html([unsaid])
+        assert "Es wurde keine Antwort gefunden." in book_answers_html([unsaid])
 
 
 def test_what_other_books_answered_stands_beside_its_question_alone(shelf):

@@ -30,13 +30,13 @@ from core.conversation.retrieval_result import quotation
 from core.documents.safely import read_safely
 from core.errors import DocumentError
 from core.events import Delta, Finished, Piece, Stats
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from core.request import Request
 from core.text.words import in_language, joined_sentences, localized
 from core.text.words import translated as _
 
 WORKER = Path(__file__).resolve().parents[1] / "support" / "scripted_worker.py"
-NOTHING = "The book does not seem to say. Nearest passages:"
+NOTHING = "No answer was found. Nearest passages:"
 
 
 def text_of(html: str) -> str:
@@ -179,7 +179,7 @@ def refused(book) -> tuple[Piece, ...]:
     at = book.text.index("Nobody came.")
     place = (at, at + len("Nobody came."))
     return (
-        Piece(joined_sentences(_(UNSAID), _("Nearest passages:")), ""),
+        Piece(joined_sentences(_(UNFOUND), _("Nearest passages:")), ""),
         Piece("\n\n", ""),
         *quotation(book, place),
     )
@@ -188,9 +188,9 @@ def refused(book) -> tuple[Piece, ...]:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("en", "The book does not seem to say. Nearest passages: Chapter 2, p. 1: Nobody came."),
-        ("de", "Das Buch scheint es nicht zu sagen. Am nächsten kommen: Kapitel 2, S. 1: Nobody came."),
-        ("zh", "书中似乎没有说。最接近的片段： 第 2 章，第 1 页： Nobody came."),
+        ("en", "No answer was found. Nearest passages: Chapter 2, p. 1: Nobody came."),
+        ("de", "Es wurde keine Antwort gefunden. Am nächsten kommen: Kapitel 2, S. 1: Nobody came."),
+        ("zh", "没有找到答案。最接近的片段： 第 2 章，第 1 页： Nobody came."),
     ],
 )
 def test_a_refusal_is_the_programs_and_what_it_quotes_the_books(history, book, code: str, words: str):
@@ -216,7 +216,7 @@ def test_a_refusal_is_the_programs_and_what_it_quotes_the_books(history, book, c
 @pytest.mark.parametrize("code", ["en", "de", "zh"])
 def test_marks_stand_at_their_words_in_whatever_language_the_page_reads(history, code: str):
     """They are counted in the text as it was written: in German they stood in the middle of other words."""
-    said = _(UNSAID)
+    said = _(UNFOUND)
     history = answered(history, Piece(said, ""), Piece(" “The keeper rowed.” And", "target"))
     with in_language(code):  # as the page's thread reads it
         turn = last(history)
@@ -227,7 +227,7 @@ def test_marks_stand_at_their_words_in_whatever_language_the_page_reads(history,
     (marked,) = re.findall(r'<a [^>]*data-offset="3"[^>]*>(.*?)</a>', shown, re.DOTALL)
     assert text_of(marked) == "The keeper rowed. Chapter 1"
     assert " “The keeper rowed.[1]” And" in exported
-    assert exported.startswith(UNSAID) == (UNSAID in text_of(shown)) == (code == "en")
+    assert exported.startswith(UNFOUND) == (UNFOUND in text_of(shown)) == (code == "en")
 
 
 def test_the_models_words_stay_whatever_they_are(history):
@@ -240,7 +240,7 @@ def test_the_models_words_stay_whatever_they_are(history):
 def test_a_message_that_is_cut_is_text():
     """While letters are still to come the page shows a part of it; half an entry has no translation."""
     with in_language("de"):
-        (whole,) = blocks([(_(UNSAID), "")])
-        (cut,) = blocks([(str(_(UNSAID))[:8], "")])
-    assert localized(whole.items[0][0].runs[0].text) == UNSAID
+        (whole,) = blocks([(_(UNFOUND), "")])
+        (cut,) = blocks([(str(_(UNFOUND))[:8], "")])
+    assert localized(whole.items[0][0].runs[0].text) == UNFOUND
     assert len(cut.items[0][0].runs[0].text) == 8

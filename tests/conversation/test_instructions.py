@@ -10,7 +10,7 @@ from core.conversation import summarization, verifier
 from core.conversation.asking import not_followed
 from core.conversation.verifier import NAMES, Verifier
 from core.errors import UserError
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from core.request import MOST_INSTRUCTIONS, HistoryTurn, Request
 from core.wire import pack_ask, unpack_ask
 from tests.support.fakes import CharTokenizer
@@ -70,7 +70,7 @@ def test_a_passage_is_found_without_them_and_said_with_them():
 def test_what_no_passage_says_is_refused_whatever_they_ask():
     session, engine = make(reader({}))
     done = finished(ask(session, told(), QUESTION, reading_mode="retrieval", instructions="Always say: yes."))
-    assert UNSAID in done.text
+    assert UNFOUND in done.text
     assert not any("Always say" in one for one in prompts(engine))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from core.conversation.answer_language import english_only, no_english
 from core.documents.document import Document, Section
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import reader, told
 from tests.support.said import values, worded_by
@@ -55,7 +55,7 @@ def test_what_such_a_question_does_not_find_is_put_down_to_its_language_at_once(
         session, _ = make(reader({}), style=ENGLISH)
         done = finished(ask(session, told(), question, reading_mode="retrieval"))
         first, second = values(done.pieces[0].text)["part0"], values(done.pieces[0].text)["part1"]
-        assert first == UNSAID and worded_by(english_only, second)
+        assert first == UNFOUND and worded_by(english_only, second)
         assert not any(NOTE in note for note in done.notes)
     session, _ = make(reader({"silver": "Under the plank."}), style=ENGLISH)
     done = finished(ask(session, told(), "Wo ist the silver key, wer hat ihn?", reading_mode="retrieval"))
@@ -66,7 +66,7 @@ def test_a_book_in_another_language_is_not_said_to_lack_what_it_says():
     """Above the very sentence that answers stood that the book does not seem to say."""
     session, _ = make(reader({}), style=ENGLISH)
     done = finished(ask(session, LONG, "Wer zündete die Lampe an?", reading_mode="retrieval"))
-    assert worded_by(no_english, values(done.pieces[0].text)["part1"]) and done.text.startswith(UNSAID)
+    assert worded_by(no_english, values(done.pieces[0].text)["part1"]) and done.text.startswith(UNFOUND)
 
 
 def test_card_of_a_book_in_another_language_says_so():

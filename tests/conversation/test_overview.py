@@ -9,7 +9,7 @@ import pytest
 from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
 from core.events import Delta
-from core.evidence.support import UNSAID, Evidence
+from core.evidence.support import UNFOUND, Evidence
 from tests.support.fakes import CharTokenizer
 from tests.support.said import figures, values
 from tests.support.talks import STYLE, ask, encoded, finished, make, turns
@@ -117,7 +117,7 @@ def test_a_text_that_names_nobody_says_so_and_shows_the_nearest_passages():
     essay = Document("Essay", "", "txt", text, (Section("Wind", 0, len(text)),), sha256="essay")
     session, engine = make(style=READER)
     done = finished(ask(session, essay, WHO))
-    assert done.text.startswith(UNSAID) and "\n> " in done.text and engine.prompts == []
+    assert done.text.startswith(UNFOUND) and "\n> " in done.text and engine.prompts == []
     assert any("people" in note for note in done.notes)
 
 
@@ -125,7 +125,7 @@ def test_a_book_in_another_language_says_that_its_people_are_not_looked_for():
     text = "Der Wärter Odo zündete die Lampe an, und die Leute im Dorf sagten, dass niemand kam.\n\n" * 40
     book = Document("Licht", "", "txt", text, (Section("Eins", 0, len(text)),), sha256="licht")
     done = finished(ask(make(style=READER)[0], book, "Wer sind die Hauptfiguren?"))
-    assert done.text.startswith(UNSAID) and any("English" in note for note in done.notes)
+    assert done.text.startswith(UNFOUND) and any("English" in note for note in done.notes)
 
 
 def test_one_chapter_ends_where_it_ends():

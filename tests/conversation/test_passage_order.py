@@ -11,7 +11,7 @@ from core.conversation.asking import asked_of_passage
 from core.conversation.retrieval_result import behind_heading, quotation
 from core.conversation.verifier import NAMES, Verifier
 from core.documents.document import Document, Section
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, REFUSAL, reader, told
 from tests.support.said import values
@@ -75,7 +75,7 @@ def test_where_nothing_is_given_the_passages_are_shown_in_the_models_order(
     """The question is likelier behind the passage that answers it, and the refusal less so."""
     session, _, heard = weighing({}, asked, refused, **weights)
     text = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text
-    assert text.startswith(UNSAID) and text.split("\n\n")[1].startswith(f"Chapter {first}:")
+    assert text.startswith(UNFOUND) and text.split("\n\n")[1].startswith(f"Chapter {first}:")
     assert heard and all(one.endswith(REFUSAL) and QUESTION in one for one in heard)
 
 

@@ -13,7 +13,7 @@ from core.documents.document import Section
 from core.documents.quotes import find_quotes
 from core.errors import UserError
 from core.events import Delta, Prefill, ReadingStep
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from core.request import HistoryTurn, Request
 from core.text import words
 from core.text.words import in_language
@@ -72,7 +72,7 @@ def test_every_quotation_stands_in_the_book_word_for_word():
 def test_an_answer_that_its_passage_does_not_bear_out_is_not_given(answers: dict[str, str]):
     session, _ = make(reader(answers))
     text = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text
-    assert text.startswith(UNSAID) and "\n> " in text
+    assert text.startswith(UNFOUND) and "\n> " in text
     assert not any(said in text for said in answers.values())
 
 
@@ -88,7 +88,7 @@ def test_an_answer_that_its_passage_does_not_bear_out_is_not_given(answers: dict
 def test_a_refusal_in_other_words_is_one(refused: str):
     """Its words stand in the passage, as it repeats the question: they would bear it out."""
     session, _ = make(reader({"third plank": refused}))
-    assert finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text.startswith(UNSAID)
+    assert finished(ask(session, told(), QUESTION, reading_mode="retrieval")).text.startswith(UNFOUND)
 
 
 def test_an_answer_that_denies_something_is_no_refusal():
@@ -145,7 +145,7 @@ def test_of_chosen_chapters_the_book_is_not_blamed_for_their_silence():
 def test_where_nothing_says_it_the_nearest_passages_are_shown():
     session, _ = make(reader({}))
     done = finished(ask(session, told(pages=True), QUESTION, reading_mode="retrieval"))
-    assert done.text.startswith(UNSAID) and done.text.split("\n\n")[1].startswith("Chapter ")
+    assert done.text.startswith(UNFOUND) and done.text.split("\n\n")[1].startswith("Chapter ")
     assert "Chapter 1, p. 1:\n> " in done.text
     assert "hid the silver key" in done.text and done.text.count("\n> ") in (2, 3)
     assert REFUSAL not in done.text
@@ -158,14 +158,14 @@ def test_what_the_program_says_in_an_answer_comes_apart_from_the_books_words():
     pieces = [piece.text for event in events if isinstance(event, Delta) for piece in event.pieces]
     with in_language("de"):
         here = "".join(words.localized(piece) for piece in pieces)
-    assert here.startswith("Das Buch scheint es nicht zu sagen. Am nächsten kommen:\n\nKapitel ")
+    assert here.startswith("Es wurde keine Antwort gefunden. Am nächsten kommen:\n\nKapitel ")
     assert "Kapitel 1, S. 1:\n> " in here and "hid the silver key" in here
 
 
 def test_a_question_that_shares_no_word_with_the_book_is_not_guessed_at():
     session, engine = make(reader({}))
     done = finished(ask(session, told(), "Warum?", reading_mode="retrieval"))
-    assert done.text.startswith(UNSAID) and "names" in done.text
+    assert done.text.startswith(UNFOUND) and "names" in done.text
     assert engine.prompts == []
 
 
@@ -231,7 +231,7 @@ def test_a_refusal_is_not_repeated_to_the_model():
     said = (HistoryTurn(QUESTION, first.text, first.token_ids),)
     ask(session, told(), "And who hid it?", reading_mode="retrieval", history=said)
     assert prompts(engine)[-1].endswith(f"{QUESTION} And who hid it?")
-    assert UNSAID not in prompts(engine)[-1]
+    assert UNFOUND not in prompts(engine)[-1]
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_a_model_that_reads_passages_best_is_given_them():
     assert session.card(told())["from_passages"]
     # where the words point nowhere, the beginning of the book would answer no better
     done = finished(ask(session, told(), "Warum?", conversation="d"))
-    assert done.plan["reading"]["mode"] == "retrieval" and done.text.startswith(UNSAID)
+    assert done.plan["reading"]["mode"] == "retrieval" and done.text.startswith(UNFOUND)
     assert (
         finished(ask(session, told(), QUESTION, reading_mode="chunked")).plan["reading"]["mode"] == "chunked"
     )

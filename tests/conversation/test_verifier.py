@@ -21,7 +21,7 @@ from core.documents.document import Document, Section
 from core.errors import UserError
 from core.events import ReadingStep
 from core.evidence.passages import Passage
-from core.evidence.support import UNSAID, Evidence
+from core.evidence.support import UNFOUND, Evidence
 from core.request import Request
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import FACTS, HIDDEN, LOST, QUESTION, REFUSAL, reader, told
@@ -116,7 +116,7 @@ def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(use
     uses(judge)
     done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
     if given > 1:
-        assert done.text.startswith(UNSAID) and not done.stands
+        assert done.text.startswith(UNFOUND) and not done.stands
         return
     answer = done.text.split("\n\n")[0]
     (stand,) = done.stands
@@ -172,7 +172,7 @@ def test_where_nothing_is_said_the_nearest_passages_are_shown(uses):
     session, _engine, judge = judging({}, -9.0, 9.0)
     uses(judge)
     done = finished(ask(session, told(), QUESTION, reading_mode="retrieval"))
-    assert done.text.startswith(UNSAID) and "\n> " in done.text
+    assert done.text.startswith(UNFOUND) and "\n> " in done.text
 
 
 def test_what_is_quoted_where_nothing_is_given_is_where_the_likeliest_answer_stands(uses):
@@ -183,7 +183,7 @@ def test_what_is_quoted_where_nothing_is_given_is_where_the_likeliest_answer_sta
     book = told((fact.format("he sat under the third plank"), *["The silver key."] * 2))
     done = finished(ask(session, book, QUESTION, reading_mode="retrieval"))
     first = done.text[done.text.index("Chapter 1:") :].split("\n\n")[0]
-    assert done.text.startswith(UNSAID)
+    assert done.text.startswith(UNFOUND)
     assert first.endswith("Then he sat under the third plank of the jetty.")
 
 
@@ -204,7 +204,7 @@ def test_odd_questions_are_answered_or_said_not_to_be(uses, question: str):
     session, _engine, judge = judging({}, 9.0, 9.0)
     uses(judge)
     done = finished(ask(session, told(), question, reading_mode="retrieval"))
-    assert done.text.startswith(UNSAID)
+    assert done.text.startswith(UNFOUND)
 
 
 def test_after_a_question_of_5000_words_that_is_refused_in_words_the_next_is_answered(uses):

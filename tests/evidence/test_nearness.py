@@ -38,6 +38,7 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
         ("The porter had waited thirty minutes for the evening train.", None),  # of whom nobody said it
         ("Mr. Tull had waited thirty minutes for the evening train.", None),  # nor of him
         ("Mr. Tull picked up a baton and a cap.", None),
+        ("The old keeper had lit the lamp before dawn.", None),  # one word is another
         ("He waited.", None),  # too few words to agree by
         ("The keeper wept.", None),
     ],
@@ -80,9 +81,9 @@ def test_it_is_said_of_the_same_person_or_thing(said: str, stands: bool):
 
 
 def test_the_bar_is_the_share_of_what_was_told():
-    """Of "keeper, lit, lamp, brass, dark" four stand there in this order."""
-    said = "The keeper lit the lamp of brass before dark."
-    assert near(said, 0.8) and near(said, 0.85) is None
+    """Of "old, keeper, before, dark, lit, lamp" five stand there in this order."""
+    said = "The old keeper before dark had lit the lamp."
+    assert near(said, 0.6) and near(said, 0.85) is None
 
 
 def test_only_the_stretch_is_looked_at():

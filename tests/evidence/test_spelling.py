@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from core.evidence.spelling import written_like
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from tests.support.ferry import HIDDEN, reader, told
 from tests.support.said import values
 from tests.support.talks import STYLE, ask, finished, make
@@ -37,9 +37,9 @@ def test_a_name_that_the_book_has_not_asks_back_for_the_one_it_has():
     """ "Who is Odo?" was answered from the beginning of the book, and nobody said whom it knows."""
     session, _ = make(reader({}), style=PASSAGES, context_tokens=2000)
     done = finished(ask(session, told(), "Who is Oddoo?"))
-    assert _said(done) == [UNSAID, ["Oddo"]] and len(done.pieces) == 1, "and no passage is near"
+    assert _said(done) == [UNFOUND, ["Oddo"]] and len(done.pieces) == 1, "and no passage is near"
     done = finished(ask(session, told(), "Where did Oddoo put the key of copper?"))
-    assert _said(done)[:2] == [UNSAID, ["Oddo"]] and len(done.pieces) > 1
+    assert _said(done)[:2] == [UNFOUND, ["Oddo"]] and len(done.pieces) > 1
     assert not any(_meant(note) == ["Oddo"] for note in done.notes), "once is enough"
     session, _ = make(reader(HIDDEN), style=PASSAGES, context_tokens=2000)
     done = finished(ask(session, told(), "Where did Oddoo put the silver key?"))
@@ -49,7 +49,7 @@ def test_a_name_that_the_book_has_not_asks_back_for_the_one_it_has():
 
 def _said(done) -> list:
     """The sentences of an answer's first words; of one that asks back, the names."""
-    return [one if one == UNSAID else _meant(one) for one in _parts(done.pieces[0].text)]
+    return [one if one == UNFOUND else _meant(one) for one in _parts(done.pieces[0].text)]
 
 
 def _meant(note) -> list[str]:

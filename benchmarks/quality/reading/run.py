@@ -25,13 +25,13 @@ from core.conversation.session import Session
 from core.documents import read_document
 from core.events import Finished
 from core.evidence.passages import Passage, book_passages
+from core.evidence.support import UNFOUND
 from core.hardware.probe import probe
 from core.planning.offers import choose_model
 from core.request import Params, Request
 from core.text.prompt import build_prompt
 
 _ANSWER_TOKENS = 64
-_UNSAID = "The book does not seem to say"
 
 
 class Program:
@@ -123,8 +123,8 @@ class Program:
             "question": one.question,
             "answers": list(one.answers),
             "said": said,
-            "f1": 0.0 if first.startswith(_UNSAID) else round(scores.f1(first, one.answers), 3),
-            "refused": first.startswith(_UNSAID),
+            "f1": 0.0 if first.startswith(UNFOUND) else round(scores.f1(first, one.answers), 3),
+            "refused": first.startswith(UNFOUND),
             "passage_at_1": any(hits[:1]),
             "passage_at_3": any(hits[:3]),
             "quotes": quotes,
@@ -146,7 +146,7 @@ class Program:
         )
         done, seconds = self._done(ask)
         first = done.text.strip().split("\n\n")[0].strip()
-        refused = first.startswith(_UNSAID)
+        refused = first.startswith(UNFOUND)
         row = {"kind": one.kind, "question": one.question, "answers": list(one.answers), "said": first}
         row |= {"refused": refused, "marked": self._marked(done, ask), "seconds": seconds}
         if one.answers:
@@ -168,7 +168,7 @@ class Program:
         found, heard = self._found(ask)
         held = [ask.book.text[p.start : p.end] for p in found[:3]]
         kept = {name: one[name] for name in ("book", "question", "keywords")}
-        row = {**kept, "said": said, "refused": first.startswith(_UNSAID), "seconds": seconds}
+        row = {**kept, "said": said, "refused": first.startswith(UNFOUND), "seconds": seconds}
         quotes, exact = scores.quotes(said, ask.book.text)
         row |= {"quotes": quotes, "exact": exact, "heard": heard}
         row |= {"agreed": done.drawn.get("agreed"), "marked": self._marked(done, ask)}
