@@ -48,7 +48,7 @@ class History:
         self._held, self._holds = UnwrittenTurns(), False
         self._unwritten: dict[tuple[str, int], UnwrittenAnswer] = {}
         self._left_writing: frozenset[tuple[str, int]] = frozenset()  # by an earlier run: told as stopped
-        self._last = TurnRows()  # what `turns` read last: told while nothing can be
+        self._last = TurnRows("", (), {})  # what `turns` read last: told while nothing can be
 
     def close(self) -> None:
         """Ends the connection; the object is of no use afterwards."""

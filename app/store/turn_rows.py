@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from app.store.turns import Conversation, StoredTurn
@@ -15,9 +16,9 @@ class TurnRows(NamedTuple):
     of its other versions.
     """
 
-    conversation_id: str = ""
-    turns: list[tuple[int, str, str, str, str]] = []
-    versions: dict[int, list[tuple[int, str, int | None]]] = {}
+    conversation_id: str
+    turns: Sequence[tuple[int, str, str, str, str]]
+    versions: Mapping[int, Sequence[tuple[int, str, int | None]]]
 
     def as_turns(self) -> list[StoredTurn]:
         """In order."""
