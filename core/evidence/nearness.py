@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from core.evidence.naming import TITLES, points_back, subject_name, unquoted
-from core.evidence.passages import sentence_spans
+from core.evidence.passages import sentence_spans, unlabelled
 from core.evidence.support import Evidence, denied
 from core.text.ranking import NAME, terms
 
@@ -34,7 +34,7 @@ class NearSentences:
 
     @cached_property
     def _sentences(self) -> list[tuple[int, int]]:
-        return sentence_spans(self._text, *self._within)
+        return [unlabelled(self._text, one) for one in sentence_spans(self._text, *self._within)]
 
     @cached_property
     def _terms(self) -> list[list[str]]:

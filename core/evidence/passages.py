@@ -11,15 +11,16 @@ from core.documents.document import Document, Section
 
 LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
-# a full stop is none behind a title, an initial or the number of an item or a chapter, nor where a small
-# letter follows; „German“ and »German« quotations close with what opens English and French ones, « French »
-# and what was taken apart into words (. ”) behind a space
-_NUMBER = "".join(f"(?<!^[IVXLC]{{{letters}}})" for letters in range(2, 8))
+# a full stop is none behind a title, an initial or the number of an item, nor where a small letter follows;
+# „German“ and »German« quotations close with what opens English and French ones, « French » and what was
+# taken apart into words (. ”) behind a space
 _SENTENCE = re.compile(
-    rf"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d){_NUMBER}"
+    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
     r"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f][»”])*\s+(?![a-z])|[。！？]+[」』”’]*(?P<straight>\"?)\s*",
     re.M,
 )
+_LABEL_WORDS = 4
+_DIRECTION = re.compile(r"\[[^\]]*\]|\([^)]*\)")  # how it is said: "VEY. [Without.] Harrow, ahoy!"
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word
 
 
@@ -61,12 +62,17 @@ def sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """
     found = []
     for low, high in _cut(text, start, end, _PARAGRAPH):
-        for left, right in _cut(text, low, high, _SENTENCE):
+        for left, right in _sentences(text, low, high):
             stripped = text[left:right].strip()
             at = left + text[left:right].index(stripped)
             if _WORD.search(stripped):
                 found.append((at, at + len(stripped)))
     return found
+
+
+def unlabelled(text: str, span: tuple[int, int]) -> tuple[int, int]:
+    """One of these sentences without who speaks it in a play, or the number that it stands behind."""
+    return _cut(text, *span, _SENTENCE)[-1]
 
 
 def _grains(text: str, section: Section) -> Iterator[_Span]:
@@ -76,7 +82,7 @@ def _grains(text: str, section: Section) -> Iterator[_Span]:
         if words <= MOST_WORDS:
             yield _Span(start, end, words)
             continue
-        for left, right in _cut(text, start, end, _SENTENCE):
+        for left, right in _sentences(text, start, end):
             yield _Span(left, right, _count(text, left, right))
 
 
@@ -93,6 +99,22 @@ def _merged(grains: Sequence[_Span]) -> list[_Span]:
         rest = found.pop()
         found[-1] = _Span(found[-1].start, rest.end, found[-1].words + rest.words)
     return [span for span in found if span.words]
+
+
+def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """A paragraph cut into sentences, each with the label that it stands behind."""
+    found: list[tuple[int, int]] = []
+    for left, right in _cut(text, start, end, _SENTENCE):
+        labelled = bool(found) and _is_label(text, *found[-1])
+        found.append((found.pop()[0] if labelled else left, right))
+    return found
+
+
+def _is_label(text: str, start: int, end: int) -> bool:
+    """Whether a line begins so with who speaks in a play, or with a chapter's number: "VEY.", "XII."."""
+    said = _DIRECTION.sub("", text[start:end]).strip()
+    begins = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+    return begins and said.isupper() and said.endswith(".") and len(said.split()) <= _LABEL_WORDS
 
 
 def _cut(text: str, start: int, end: int, border: re.Pattern[str]) -> list[tuple[int, int]]:

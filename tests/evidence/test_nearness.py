@@ -12,7 +12,8 @@ TEXT = (
     "The old keeper had lit the lamp before dark. Isaac Rudd was the assistant. "
     "Mr. Tull took off his cap, hung it on the window and picked up a baton. "
     "They used no lantern to find the boats. He had waited thirty minutes for the evening train. "
-    "A lantern hung beside the window."
+    "A lantern hung beside the window.\n\n"
+    "PIP. The king wears a gown without lace."
 )
 
 
@@ -41,6 +42,8 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
         ("The old keeper had lit the lamp before dawn.", None),  # one word is another
         ("He waited.", None),  # too few words to agree by
         ("The keeper wept.", None),
+        ("PIP is the king, and he wears a gown without lace.", None),  # of whom the speaker says it
+        ("The king is wearing a gown without lace.", "The king"),
     ],
 )
 def test_it_says_so_in_its_order_with_its_names_and_numbers(said: str, begins: str | None):

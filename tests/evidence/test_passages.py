@@ -105,3 +105,17 @@ def test_full_stops_that_end_nothing():
     text = "1. Mr. Bennet met Dr. J. Grey.\n2. “Stop!” said he. …\n\n***\n\nThe 12. of May"
     found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
     assert found == ["1. Mr. Bennet met Dr. J. Grey.", "2. “Stop!” said he.", "The 12. of May"]
+
+
+def test_who_speaks_in_a_play_and_a_chapters_number_begin_their_sentence():
+    """A quotation ended with the next speaker's name, and lacked its own."""
+    spoken = [
+        ["FIRST SAILOR. They sell the oil. ", "I saw it.\n"],
+        ["VEY. [Without.] Harrow, ahoy! ", "I am HIS. ", "He is mine.\n\n"],
+        ["XXIII. The road was long. ", "It rained.\n\n"],
+        ["THE END."],
+    ]
+    sentences = [one for lines in spoken for one in lines]
+    text = "".join(sentences)
+    found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
+    assert found == [one.strip() for one in sentences]
