@@ -12,7 +12,7 @@ TEXT = (
     "The old keeper had lit the lamp before dark. Isaac Rudd was the assistant. "
     "Mr. Tull took off his cap, hung it on the window and picked up a baton. "
     "They used no lantern to find the boats. He had waited thirty minutes for the evening train. "
-    "A lantern hung beside the window.\n\n"
+    "A lantern hung beside the window. Then 3 boats came back to the harbour.\n\n"
     "PIP. The king wears a gown without lace."
 )
 
@@ -32,6 +32,9 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
         ("Isaac Rudd took off his cap, hung it on the window and picked up a baton.", None),  # another's deed
         ("A lantern was used to find the boats.", None),  # the book denies it
         ("A lantern never hung beside the window.", None),
+        ("A lantern did not hang beside the window.", None),
+        ("Then 4 boats came back to the harbour.", None),  # another number
+        ("3 boats came back to the harbour.", "Then 3 boats"),
         ("No lantern was used to find the boats.", None),  # in another order
         ("They used no lantern to find the boat.", "They used no lantern"),
         ("He had waited forty minutes for the evening train.", None),  # another number
@@ -56,7 +59,8 @@ TALK = (
     "He gave them his signal with the red lamp from the high wall of the old harbour. "
     "It was for Mr. Tull that Isaac Rudd had rowed. He held his hand out, and Rudd gently pressed it. "
     "“You mean, Mr. Tull,” said Isaac Rudd, “that the porter is a mincing fool?” "
-    "The fire burned before Isaac. A shade passed from the face as swiftly as a change of weather."
+    "The fire burned before Isaac. A shade passed from the face as swiftly as a change of weather. "
+    "Isaac came in. The lamp was lit on the wall of the old harbour."
 )
 
 
@@ -67,6 +71,11 @@ TALK = (
             "Mr. Tull gave them his signal with the red lamp from the high wall of the old harbour.",
             True,
         ),  # whom alone the sentence before names
+        (
+            "Mr. Tull gave from the high wall of the old harbour his signal with the red lamp.",
+            False,
+        ),  # its order
+        ("Isaac's lamp was lit on the wall of the old harbour.", False),  # it may be another's
         ("Mr. Tull gave them his signal with the red lamp of an old foe.", False),  # too little of it
         ("Isaac gave them his signal with the red lamp from the high wall of the old harbour.", False),
         ("Rudd held his hand out, and Rudd gently pressed it.", False),  # the other did

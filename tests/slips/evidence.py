@@ -15,9 +15,11 @@ SLIPS = (
     Slip("core/evidence/choosing.py", "+ _QUOTES * any", "- _QUOTES * any", _CHOOSING),
     Slip("core/evidence/choosing.py", "not main.isdisjoint(one)", "False", _CHOOSING),
     Slip("core/evidence/nearness.py", "if held[number] < least", "if held[number] < 0.5", _NEAR),
-    Slip("core/evidence/nearness.py", "if not numbers <=", "if False and not numbers <=", _NEAR),
+    Slip("core/evidence/nearness.py", "if not set(_DIGITS", "if False and not set(_DIGITS", _NEAR),
     Slip("core/evidence/nearness.py", "if number == 0 or any(", "if False and any(", _NEAR),
     Slip("core/evidence/nearness.py", "(denied(said) ^ denied(there))", "set()", _NEAR),
+    Slip("core/evidence/nearness.py", "or self._adds(said, words, number)", "or False", _NEAR),
+    Slip("core/evidence/nearness.py", "known |= {words[0]} &", "known |= set() &", _NEAR),
     Slip("core/evidence/nearness.py", "if not points_back(self._said(number)):", "if False:", _NEAR),
     Slip("core/evidence/nearness.py", "if subject:", "if False:", _NEAR),
     Slip(
