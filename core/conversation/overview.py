@@ -12,13 +12,14 @@ from dataclasses import replace
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun
 from core.conversation.characters import occurring
+from core.conversation.chunking import units
 from core.conversation.reading import ReadingPart, ReadingPlan, book_chapters, place_name
 from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.retrieval_result import quotation
 from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.summarization import Summaries
-from core.documents.document import Document
+from core.documents.document import Document, Section
 from core.events import Delta, Event, Piece, ReadingStep, Stats
 from core.evidence.people import Person, introduction
 from core.text.language_detection import foreign
@@ -26,14 +27,14 @@ from core.text.words import listed_texts
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
-_END_TOKENS = 2400  # that are told of an end, at least,
+_END_TOKENS = 2400  # that are told of an end, about,
 _END_SHARE = 1 / 4  # or so much of what may be read, where that is less
 _INTRODUCED, _NAMED = 8, 32  # people with a sentence, and by name alone
 
 
 class Overview(Responder):
     """What a session does with such a question. `plan_for(run)`: how the book is read for a summary;
-    `sections(run)`: the same in parts.
+    `sections(run)`: the same in parts, none of more than one chapter.
     """
 
     def __init__(
@@ -66,20 +67,25 @@ class Overview(Responder):
         yield from self._summaries.summarize(told, plan, every_part=kind == "end")
 
     def _end(self, run: AnswerRun, whole: Document) -> ReadingPlan:
-        """The last parts of what may be read, as many as an end needs."""
-        plan, last = self._sections(run), []
-        enough = min(_END_TOKENS, _END_SHARE * plan.tokens)
-        for part in reversed(plan.parts):
-            last.insert(0, part)
-            if sum(one.tokens for one in last) >= enough:
+        """The last parts of what may be read, as many as come nearest to what an end needs."""
+        plan, last, tokens = self._sections(run), [], 0
+        enough = round(min(_END_TOKENS, _END_SHARE * plan.tokens))
+        parts = reversed(plan.parts)
+        for piece in (piece for part in parts for piece in reversed(self._pieces(run, part, enough))):
+            if last and tokens + piece.tokens / 2 > enough:
                 break
+            last.insert(0, piece)
+            tokens += piece.tokens
         where = place_name(run.ask.book, last)
         words = _("This is how the book ends: told from {place}.")
         if len(run.ask.book.text) < len(whole.text) or run.ask.chapters or run.ask.selected_chapters:
             words = _("The end of what may be read, not of the book: told from {place}.")
-        return ReadingPlan(
-            "chunked", tuple(last), sum(one.tokens for one in last), (), (words.format(place=where),)
-        )
+        return ReadingPlan("chunked", tuple(last), tokens, (), (words.format(place=where),))
+
+    def _pieces(self, run: AnswerRun, part: ReadingPart, limit: int) -> list[ReadingPart]:
+        """A part cut where a reader would, into pieces of about `limit` tokens or fewer."""
+        found = units(run.ask.book.text, self._tokenizer, 0, Section("", part.start, part.end), limit)
+        return [replace(part, start=one.start, end=one.end, tokens=one.tokens) for one in found]
 
     def _people(self, run: AnswerRun, notes: Sequence[str]) -> Iterator[Event]:
         """The persons that are named most, each with the sentence that introduces whoever it is."""

@@ -125,7 +125,7 @@ class Session:
             summaries=self._summaries,
             from_passages=self._from_passages,
             plan_for=self._plan_for,
-            sections=lambda run: self._reading_plan(run, "chunked"),
+            sections=lambda run: self._reading_plan(run, "chunked", apart=True),
         )
 
     # ---- what the app asks for -----------------------------------------------------------------------------

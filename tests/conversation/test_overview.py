@@ -143,6 +143,14 @@ def test_a_short_book_ends_in_its_last_quarter():
     assert len(done.text.split()) < len(book.text.split()) / 10
 
 
+@pytest.mark.parametrize(("chapters", "least"), [(6, 4 / 6), (1, 0.6)], ids=["short chapters", "one chapter"])
+def test_the_end_of_what_is_one_part_is_its_last_quarter(chapters: int, least: float):
+    """A play that was read in one go ended on its first page."""
+    book = tale(chapters, days=18 // chapters, sha256=f"in one {chapters}")
+    done = finished(ask(make(style=replace(READER, part_tokens=2500))[0], book, END))
+    assert done.stands and min(one.book_start for one in done.stands) >= least * len(book.text)
+
+
 def test_a_model_that_read_the_book_whole_answers_itself():
     """It needs no summary made of parts."""
     session, engine = make(style=replace(STYLE, whole_tokens=None), context_tokens=20_000)
