@@ -20,6 +20,17 @@ from core.text.ranking import NAME, terms
 
 _FEW_WORDS = 3  # content words: fewer agree with anything
 _DIGITS = re.compile(r"\d")  # a number of one digit is no word
+# what makes of something that happened what somebody says, what may be or what a book says; "that" with what
+# somebody says behind it
+_SUBJECT = r"(?:an?|the|he|she|it|they|there|his|her|their|my|our|I|we)\b|(?-i:[A-Z])"
+_TURNS = re.compile(
+    r"\b(?:(?P<said>says?|said|saying|tells?|told|wr[io]te|written|asks?|asked|thinks?|thought|believes?"
+    r"|believed|supposes?|supposed|hopes?|hoped|fears?|feared|dream(?:s|ed|t)?|imagined?|fancied|swore"
+    rf"|pretend(?:s|ed)?|seems?|seemed|(?<!so )that\s(?={_SUBJECT}))"
+    r"|(?P<maybe>if|unless|whether|lest|perhaps|maybe|almost|nearly|as\sthough|would|should|could|might"
+    r"|(?-i:may))|(?P<book>story|book|chapter|passage|text|author|narrator))\b",
+    re.IGNORECASE,
+)
 
 
 class NearSentences:
@@ -102,6 +113,8 @@ class NearSentences:
             return False
         if not set(self._evidence.names_in(said)) <= self._names_at(number):
             return False
+        if _turned(said) != _turned(there):
+            return False
         return not set(words) & set(self._terms[number]) & (denied(said) ^ denied(there))
 
     def _names_at(self, number: int) -> set[str]:
@@ -112,6 +125,11 @@ class NearSentences:
         if number == 0 or any(self._evidence.is_name(name) for name in NAME.findall(there)):
             return set(NAME.findall(there))
         return set(NAME.findall(self._text[slice(*self._sentences[number - 1])]))
+
+
+def _turned(sentence: str) -> set[str | None]:
+    """What a sentence is beside a plain statement: something said, something that may be, about a book."""
+    return {match.lastgroup for match in _TURNS.finditer(sentence)}
 
 
 def _in_order(said: Sequence[str], there: Sequence[str]) -> int:

@@ -92,6 +92,34 @@ def test_it_is_said_of_the_same_person_or_thing(said: str, stands: bool):
     assert (NearSentences(TALK, (0, len(TALK)), Evidence(book)).place(said, 0.8) is not None) is stands
 
 
+SAID = (
+    "I wrote in my first letter that Isaac Rudd was drowned on the ninth of May and buried on the tenth. "
+    "I told the curate that the parrot had a prior claim. The women believed the lamp was moved by a ghost. "
+    "If the wind turned before dawn the ferry would reach the harbour of Hythe. "
+    "A green lamp burned in the upper window of the old cottage. The crowd that had gathered fled to boats."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "stands"),
+    [
+        ("Isaac Rudd was drowned on the ninth of May and buried on the tenth.", False),  # it was written so
+        ("The parrot had a prior claim.", False),
+        ("The lamp was moved by a ghost.", False),
+        ("The women believed the lamp was moved by a ghost.", True),
+        ("The wind turned before dawn.", False),  # it may
+        ("The story is about a green lamp that burned in the upper window of the old cottage.", False),
+        ("A green lamp might have burned in the upper window of the old cottage.", False),
+        ("A green lamp burned in the upper window of the cottage.", True),
+        ("The crowd had gathered and fled to boats.", True),
+    ],
+)
+def test_what_somebody_says_or_supposes_is_not_told_as_what_happened(said: str, stands: bool):
+    """“Captain Tregarrick was drowned” stood beside “I wrote that ... was drowned ...; but it was false”."""
+    book = Document("B", "", "txt", SAID, (Section("One", 0, len(SAID)),), sha256="S")
+    assert (NearSentences(SAID, (0, len(SAID)), Evidence(book)).place(said, 0.8) is not None) is stands
+
+
 def test_the_bar_is_the_share_of_what_was_told():
     """Of "old, keeper, before, dark, lit, lamp" five stand there in this order."""
     said = "The old keeper before dark had lit the lamp."
