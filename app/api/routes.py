@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/v1/"
 MOST_BYTES = 16 << 20  # of a request: a long book as text, three times
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _LOOK_S = 0.5  # between two looks whether the client is still there
 
 
@@ -42,13 +43,16 @@ class Api:
     def routes(self) -> list[Route]:
         """What is served, and that nothing else is."""
         return [
-            Route("/v1/models", self._guarded(self._models)),
-            Route("/v1/models/{name}", self._guarded(self._model)),
-            Route("/v1/chat/completions", self._guarded(self._completions), methods=["POST"]),
-            Route("/v1/{rest:path}", self._guarded(self._nothing), methods=["GET", "POST", "PUT", "DELETE"]),
+            Route(path, self._guarded(serve, served), methods=_METHODS)
+            for path, serve, served in (
+                ("/v1/models", self._models, ["GET", "HEAD"]),
+                ("/v1/models/{name}", self._model, ["GET", "HEAD"]),
+                ("/v1/chat/completions", self._completions, ["POST"]),
+                ("/v1/{rest:path}", self._nothing, [*_METHODS, "HEAD"]),
+            )
         ]
 
-    def _guarded(self, serve: Any) -> Any:
+    def _guarded(self, serve: Any, served: list[str]) -> Any:
         async def guarded(request: Request) -> Response:
             try:
                 if request.headers.get("origin") is not None:
@@ -57,10 +61,15 @@ class Api:
                 if scheme.lower() != "bearer" or not self._key.fits(key.strip()):
                     words = "The key is missing or wrong. `launcher.py api-key` makes a new one."
                     raise ApiError(401, words, code="invalid_api_key")
+                if request.method not in served:
+                    words = f"{request.url.path} takes {served[0]} only."
+                    raise ApiError(405, words, code="method_not_allowed")
                 return await serve(request)
             except ApiError as error:
-                retry = {"Retry-After": "30"} if error.status in (429, 503) else {}
-                return JSONResponse(error.body, error.status, retry)
+                more = {"Retry-After": "30"} if error.status in (429, 503) else {}
+                if error.status == 405:
+                    more = {"Allow": ", ".join(served)}
+                return JSONResponse(error.body, error.status, more)
 
         return guarded
 

@@ -26,7 +26,7 @@ EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]
 class Citation:
     """A quotation: `text[start:end]` of the answer; `offset` in the book, None when it is not there.
 
-    With `kind` it is a sign behind a sentence that ends at start = end: "quoted", "agrees" or "nothing" (see
+    With `kind` it is a sign behind this sentence: "quoted", "agrees" or "nothing" (see
     core.evidence.support.SentenceMark). `short` is what is to be read of `where`.
     """
 
@@ -37,6 +37,11 @@ class Citation:
     where: str = ""  # "Chapter 4, page 31"
     kind: str = ""
     short: str = ""
+
+    @property
+    def shown_from(self) -> int:
+        """Where in the answer it begins to be seen."""
+        return self.end if self.kind else self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,7 @@ def blocks(
     tiles = _tiles(text, pieces)
     if telling[0] < telling[1]:
         tiles = [cut for tile in tiles for cut in _unsettled(tile, *telling)]
-    quoted = sorted(citations, key=lambda one: (one.start, one.end))
+    quoted = sorted(citations, key=lambda one: (one.shown_from, one.end))
     return tuple(
         MarkdownBlock(
             rows[0].tag, tuple(_stretches(text, row, tiles, quoted) for row in rows), rows[0].number
@@ -214,7 +219,7 @@ def _stretches(
     """
     found, at = [], line.start
     for citation in citations:
-        left, right = max(at, citation.start), min(line.end, citation.end)
+        left, right = max(at, citation.shown_from), min(line.end, citation.end)
         if left < right or (citation.kind and left == right):
             between = _runs(text, at, left, tiles)
             if found and text[at:left] == _BETWEEN_QUOTATIONS and _both_found(found[-1].citation, citation):

@@ -106,7 +106,7 @@ class AnswerViews:
         )
         return tuple(
             replace(one, start=one.start + end - start, end=one.end + end - start)
-            if one.start > start
+            if one.shown_from > start
             else one
             for one in signs
         )

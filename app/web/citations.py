@@ -184,9 +184,9 @@ class _Book:
         elif mark.nearest is not None:
             start, end = mark.nearest.start, mark.nearest.end
         else:
-            return Citation(mark.end, mark.end, None, kind=mark.state)
+            return Citation(mark.start, mark.end, None, kind=mark.state)
         return Citation(
-            mark.end, mark.end, start, end - start, self._where(start), mark.state, self._short(start)
+            mark.start, mark.end, start, end - start, self._where(start), mark.state, self._short(start)
         )
 
     def _found(self, state: str, place: tuple[int, int], reasons: tuple[str, ...]) -> CitedPlace:

@@ -67,7 +67,7 @@ class LiveText:
 
     def _above(self, signs: tuple[Citation, ...]) -> tuple[Citation, ...]:
         """Those that stand in the blocks that stay."""
-        return tuple(one for one in signs if one.start < self._done)
+        return tuple(one for one in signs if one.shown_from < self._done)
 
     def _settle(self, end: int) -> None:
         """Adds a block: the text up to `end`."""
@@ -81,7 +81,7 @@ class LiveText:
         here = (
             replace(one, start=one.start - self._done, end=one.end - self._done)
             for one in self._signs
-            if self._done <= one.start and one.end <= end
+            if self._done <= one.shown_from and one.end <= end
         )
         return answer_html([(piece.text, piece.level) for piece in pieces], tuple(here))
 
@@ -114,7 +114,7 @@ class StandingText:
         here = tuple(
             replace(one, start=one.start - start, end=one.end - start)
             for one in signs
-            if start <= one.start and one.end <= end
+            if start <= one.shown_from and one.end <= end
         )
         grey = (max(telling[0] - start, 0), max(min(telling[1], end) - start, 0))
         key = (inside, here, grey)

@@ -57,6 +57,17 @@ def test_bad_requests_are_refused_in_the_clients_own_form_and_nothing_breaks(add
     assert post(address, key, {"model": BOOK, "messages": ask()}).status_code == 200
 
 
+def test_another_method_is_told_apart_from_another_address(address, key):
+    auth = {"Authorization": f"Bearer {key}"}
+    for method, path, served in (("DELETE", "models", "GET"), ("GET", "chat/completions", "POST")):
+        answer = httpx.request(method, f"{address}/{path}", headers=auth)
+        assert answer.status_code == 405 and served in answer.headers["Allow"].split(", ")
+        assert answer.json()["error"]["code"] == "method_not_allowed"
+        assert httpx.request(method, f"{address}/{path}").status_code == 401
+    assert httpx.delete(f"{address}/nothing", headers=auth).status_code == 404
+    assert httpx.head(f"{address}/models", headers=auth).status_code == 200
+
+
 def test_a_request_of_too_many_bytes_is_cut_short(address, key):
     answer = post(address, key, b"x" * (MOST_BYTES + 1))
     assert answer.status_code == 413
