@@ -20,6 +20,9 @@ from core.text.words import translated as _
 Noted = tuple[str, str, str]  # the words at a bookmark, their place, the note
 HEADING_CHARS = 200
 _HEADING = re.compile(r"^(#{1,6})(?=[ \t])", re.MULTILINE)
+# what Markdown, also Obsidian's, would take for marks
+_MARKS = re.compile(r"[\\`*_\[\]<>#~|$]|&(?=#?\w+;)|==|%%|^[-+=]", re.MULTILINE)
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 # a footnote's number until the text is HTML; \ufdd0 is no character of any text
 SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
 
@@ -41,31 +44,51 @@ class ConversationFile:
 
 def as_markdown(talk: ConversationFile) -> str:
     """A page of Markdown."""
-    lines, footnotes = [f"# {' '.join(talk.title.split())}", ""], Footnotes(talk.cited, "[^{}]".format)
+    lines, footnotes = [as_heading(talk.title, 1), ""], Footnotes(talk.cited, "[^{}]".format)
     for turn in talk.turns:
         text = footnotes.text_of(turn)
         lines += [_heading(text) if turn.role == "user" else _below_a_question(text), ""] if text else []
-        lines += [part for said in _beside(turn) for part in (f"*{said}*", "")]
+        lines += [part for said in _beside(turn) for part in (f"*{verbatim(said)}*", "")]
     lines += [part for said in unsure_legend("\n".join(lines)) for part in (f"*{said}*", "")]
-    lines += [f"[^{number}]: {where}" for number, where in footnotes.places]
+    lines += footnotes_markdown(footnotes)
     notes = notes_markdown(_("Bookmarks and notes"), talk.notes)
-    parts = ("\n".join(lines).rstrip(), notes, f"*{talk.made}*" if talk.made else "")
+    parts = ("\n".join(lines).rstrip(), notes, f"*{verbatim(talk.made)}*" if talk.made else "")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def verbatim(text: str) -> str:
+    """A person's or a book's words in Markdown, to be seen as they are."""
+    return _MARKS.sub(r"\\\g<0>", text)
+
+
+def as_heading(title: str, level: int) -> str:
+    """A title on one line of Markdown."""
+    return f"{'#' * level} {verbatim(' '.join(title.split()))}"
+
+
+def without_tags(answer: str) -> str:
+    """An answer's Markdown, in which no HTML is."""
+    return _TAG.sub(r"\\<", answer)
+
+
+def footnotes_markdown(footnotes: Footnotes) -> list[str]:
+    """A line each."""
+    return [f"[^{number}]: {verbatim(where)}" for number, where in footnotes.places]
 
 
 def _heading(question: str) -> str:
     """A question as a heading; a long one, or one of several lines, by its beginning, and whole below."""
     line = " ".join(question.split())
     if len(line) <= HEADING_CHARS and "\n" not in question.strip():
-        return f"## {line}"
+        return as_heading(line, 2)
     begun = line[:HEADING_CHARS].rsplit(" ", 1)[0]
-    return f"## {begun} …\n\n{question.strip()}"
+    return f"{as_heading(begun, 2)} …\n\n{verbatim(question.strip())}"
 
 
 def _below_a_question(text: str) -> str:
     """An answer's headings, levels below the heading that its question is."""
     further = max(0, 3 - min((len(one[1]) for one in _HEADING.finditer(text)), default=3))
-    return _HEADING.sub(lambda one: "#" * min(6, len(one[1]) + further), text)
+    return _HEADING.sub(lambda one: "#" * min(6, len(one[1]) + further), without_tags(text))
 
 
 def notes_markdown(heading: str, notes: Sequence[Noted]) -> str:
@@ -75,8 +98,8 @@ def notes_markdown(heading: str, notes: Sequence[Noted]) -> str:
 
 
 def _noted(words: str, place: str, note: str) -> str:
-    quoted = "\n".join(f"> {line}" for line in words.splitlines())
-    return "\n\n".join(part for part in (quoted, f"({place})", note) if part)
+    quoted = "\n".join(f"> {verbatim(line)}" for line in words.splitlines())
+    return "\n\n".join(part for part in (quoted, f"({verbatim(place)})", note) if part)
 
 
 def _beside(turn: StoredTurn) -> list[str]:

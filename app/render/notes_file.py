@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from app.render.export import Noted, notes_markdown, reading_page
+from app.render.export import Noted, as_heading, notes_markdown, reading_page, verbatim
 from app.render.flash_cards import as_tsv, cards_of_notes
 from app.render.markdown import Citation
 from app.store.turns import StoredTurn, displayed_text
@@ -38,9 +38,11 @@ def notes_as(form: str, book: Document, notes: Sequence[Noted], quoted: Sequence
     """The file; `form`: md, html or tsv (cards of the bookmarks; quotations are behind their questions)."""
     if form == "tsv":
         return as_tsv(book, cards_of_notes(notes, made))
-    title = " ".join(book.title.split())
-    under = [(_("Bookmarks and notes"), notes), (_("Quoted in answers"), quoted)]
+    marked, in_answers = _("Bookmarks and notes"), _("Quoted in answers")
     if form == "html":
-        return reading_page(book, title, (), notes=under, made=made)
-    parts = [f"# {title}", *(notes_markdown(*one) for one in under), f"*{made}*"]
+        under = [(marked, notes), (in_answers, quoted)]
+        return reading_page(book, " ".join(book.title.split()), (), notes=under, made=made)
+    asked = [(words, place, verbatim(question)) for words, place, question in quoted]
+    noted = (notes_markdown(marked, notes), notes_markdown(in_answers, asked))
+    parts = [as_heading(book.title, 1), *noted, f"*{verbatim(made)}*"]
     return "\n\n".join(part for part in parts if part) + "\n"

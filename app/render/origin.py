@@ -10,7 +10,7 @@ from datetime import date
 from app.store.turns import StoredTurn
 from core.documents.document import Document
 from core.model.store.catalogue import title_of
-from core.text.words import Message, joined_sentences
+from core.text.words import Message
 from core.text.words import translated as _
 
 WITHHELD = "withheld"  # the state of an answer that is left out under a spoiler limit
@@ -36,9 +36,8 @@ def incomplete(turn: StoredTurn) -> str:
         return ""
     if turn.state == WITHHELD:
         return _("Left out: told with more of the book than the spoiler limit allows.")
-    if turn.state == "failed":
-        broke = _("This answer broke off before its end.")
-        return joined_sentences(broke, turn.extra["error"]) if turn.extra.get("error") else broke
+    if turn.state == "failed":  # why, and what to do then, was for that moment
+        return _("This answer broke off before its end.")
     return _said(turn.state, turn.extra.get("reason", ""))
 
 

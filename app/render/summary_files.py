@@ -6,7 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.render.export import SIGN, answer_markup, reading_page
+from app.render.export import (
+    SIGN,
+    answer_markup,
+    as_heading,
+    footnotes_markdown,
+    reading_page,
+    verbatim,
+    without_tags,
+)
 from app.render.footnotes import Footnotes
 from app.render.markdown import Citation
 from app.render.origin import incomplete
@@ -30,10 +38,11 @@ class SummaryFile:
 def summaries_markdown(file: SummaryFile) -> str:
     """A page of Markdown, with the marks as footnotes."""
     footnotes = Footnotes(file.cited, "[^{}]".format)
-    parts = [f"# {' '.join(file.book.title.split())}"]
+    parts = [as_heading(file.book.title, 1)]
     for title, turn in file.told:
-        parts += [f"## {title}", footnotes.text_of(turn), *(f"*{one}*" for one in _beside(turn))]
-    parts += ["\n".join(f"[^{number}]: {where}" for number, where in footnotes.places), f"*{file.made}*"]
+        text = without_tags(footnotes.text_of(turn))
+        parts += [as_heading(title, 2), text, *(f"*{one}*" for one in _beside(turn))]
+    parts += ["\n".join(footnotes_markdown(footnotes)), f"*{verbatim(file.made)}*"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -6,6 +6,8 @@ import json
 import re
 
 import pytest
+from lxml import html
+from markdown_it import MarkdownIt
 
 from app.render import conversation_json
 from app.render.markdown import Citation
@@ -66,12 +68,25 @@ def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
     )
 
 
+def test_a_page_of_markdown_shows_what_was_typed_and_runs_nothing(talk):
+    """ "<b>Who</b> is **Vey**?" became "Who is Vey?", and a link in a question led out of the file."""
+    typed = "<b>Who</b> is **Vey** &amp; _he_? [x](javascript:a()) `code` ## head <!-- <script>b</script>"
+    for question in (typed, f"- {typed}\n---\n# {typed}"):
+        talk.engine.answer = "<b>He</b> is **bold**."
+        talk.questions.ask(question)
+        wait_until(lambda: not talk.state.busy)
+    page = html.fromstring(MarkdownIt().render(talk.exports.conversation("md").content.split("---\n", 2)[2]))
+    assert [one.text_content() for one in page.xpath("//h2")][2] == typed
+    assert " ".join(page.text_content().split()).count(typed) == 4, "the second one twice"
+    assert not page.xpath("//script | //b | //a | //code") and len(page.xpath("//strong")) == 2
+
+
 def test_instructions_go_along_in_every_form(desk, tmp_path):
     desk.preferences.choose("instructions", "Answer in <b>German</b>.")
     desk.questions.ask("Who?")
     desk.preferences.reset("instructions")
     wait_until(lambda: not desk.state.busy)
-    assert "*Instructions: Answer in <b>German</b>.*" in desk.exports.conversation("md")[1]
+    assert "*Instructions: Answer in \\<b\\>German\\</b\\>.*" in desk.exports.conversation("md")[1]
     assert "Instructions: Answer in &lt;b&gt;German&lt;/b&gt;." in desk.exports.conversation("html")[1]
     bring(desk, tmp_path, desk.exports.conversation("json")[1])
     desk.questions.ask("And then?")
