@@ -14,6 +14,7 @@ from app.render.markdown import Citation
 from app.render.origin import incomplete
 from app.store.turns import StoredTurn, displayed_text
 from core.documents.document import Document
+from core.evidence.support import REFUSALS
 
 # https://docs.ankiweb.net/importing/text-files.html#file-headers
 HEADER = "#separator:tab\n#html:true\n#tags column:3\n#columns:Front\tBack\tTags\n"
@@ -32,7 +33,7 @@ class Card(NamedTuple):
 def cards_of_answers(
     turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]], origin: Callable[[StoredTurn], str]
 ) -> list[Card]:
-    """One for each question that was answered to the end, with the places of its marks (`cited`, by the
+    """One for each question that was answered, and to the end, with the places of its marks (`cited`, by the
     turns' numbers) and where the answer comes from.
     """
     asked = [(one, two) for one, two in pairwise(turns) if _answers(one, two)]
@@ -64,7 +65,8 @@ def as_tsv(book: Document | None, cards: Sequence[Card]) -> str:
 
 def _answers(question: StoredTurn, answer: StoredTurn) -> bool:
     asked = question.role == "user" and not question.extra.get("summary")
-    return asked and answer.role == "assistant" and bool(answer.text) and not incomplete(answer)
+    whole = answer.role == "assistant" and bool(answer.text) and not incomplete(answer)
+    return asked and whole and not answer.text.startswith(REFUSALS)
 
 
 def _with_places(answer: StoredTurn, cited: Mapping[int, Sequence[Citation]], origin: str) -> tuple[str, str]:

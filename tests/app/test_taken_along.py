@@ -20,6 +20,7 @@ from app.web.answers import cited_answer
 from app.web.citations import Citations
 from core.documents import read_document
 from core.errors import UserError
+from core.evidence.support import REFUSALS
 from core.text.words import in_language
 from tests.support.desks import done
 
@@ -185,6 +186,18 @@ def test_notes_and_what_answers_quote_go_out_by_themselves(talk):
     assert '<blockquote dir="auto">Nobody came.</blockquote>' in page and "<script" not in page
     (card,) = rows(talk.exports.notes("tsv", cite).content)
     assert card[0] == "At last." and card[1].startswith("Nobody came.")
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_was_not_answered_is_no_card(talk, refusal):
+    """ "No answer was found. Nearest passages: …" was to be learned by heart."""
+    talk.engine.answer = f"{refusal} Nearest passages:\n\nOne:\n> The keeper lit the lamp."
+    with in_language("de"):
+        talk.questions.ask("Who paid?")
+        done(talk)
+        assert [front for front, _back, _tag in rows(talk.exports.conversation("tsv").content)] == [
+            "Who lit &#35; it? Say."
+        ]
 
 
 def test_no_kind_of_line_end_begins_another_card(talk):
