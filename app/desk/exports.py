@@ -25,10 +25,12 @@ from app.render.summary_files import SummaryFile, summaries_html, summaries_json
 from app.render.vault import file_name, properties, short_title
 from app.store.history import History
 from app.store.library import Library, SummaryOrigin
-from app.store.turns import StoredTurn, displayed_text, told_behind
+from app.store.turns import StoredTurn, displayed_text, numbered_title, told_behind
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.errors import UserError
+from core.evidence.support import REFUSALS
+from core.text.questions import asked_of_whole
 from core.text.words import translated as _
 
 Cite = Callable[[StoredTurn, StoredTurn | None, Document], Sequence[Citation]]
@@ -134,9 +136,10 @@ class Exports:
 
     def _told_in(self, turns: Sequence[StoredTurn], cited: Cited) -> ExportedFile:
         """The summaries of the conversation as an e-book."""
-        book, told = self._books.current, _summaries_in(turns)
+        book = self._books.current
+        told = _summaries_in(turns, book.title) if book else []
         if book is None or not told:
-            if _summaries_in(self._books.turns):
+            if book and _summaries_in(self._books.turns, book.title):
                 raise UserError(
                     _("All summaries here were told with more of the book than your spoiler limit allows.")
                 )
@@ -176,13 +179,31 @@ class Exports:
         return {turn.number: cite(turn, question, book) for question, turn in pairs if book}
 
 
-def _summaries_in(turns: Sequence[StoredTurn]) -> list[tuple[str, StoredTurn]]:
-    """The summaries of a conversation that have words, each with how it was asked for."""
-    return [
-        (displayed_text(question), answer)
-        for question, answer in pairwise(turns)
-        if question.extra.get("summary") and answer.role == "assistant" and answer.text
-    ]
+def _summaries_in(turns: Sequence[StoredTurn], book: str) -> list[tuple[str, StoredTurn]]:
+    """What was told of the `book` of this title, each under a name of its own: summaries, its end, what it
+    is about.
+    """
+    found: dict[str, StoredTurn] = {}
+    for question, answer in pairwise(turns):
+        if _wants_telling(question, book) and answer.text and not answer.text.startswith(REFUSALS):
+            found[numbered_title(_asked_as(question), found)] = answer
+    return list(found.items())
+
+
+def _wants_telling(question: StoredTurn, book: str) -> bool:
+    asked = question.role == "user" and asked_of_whole(question.text, book) in ("about", "end")
+    return asked or bool(question.extra.get("summary"))
+
+
+def _asked_as(question: StoredTurn) -> str:
+    """What was asked, and of a summary how it was to be told."""
+    asked, extra = displayed_text(question), question.extra
+    if not extra.get("summary"):
+        return asked
+    lengths = {"paragraph": _("A paragraph"), "page": _("A page"), "chapters": _("By chapters")}
+    lengths["own"] = _("In the book's own sentences")
+    length = "own" if extra.get("summaries") == "own" else extra.get("summary_length", "page")
+    return f"{asked} · {lengths[length]}"
 
 
 def _exchange(

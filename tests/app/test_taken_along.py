@@ -106,7 +106,7 @@ def test_a_doubt_goes_along_and_a_proof_is_looked_up_anew(talk, tmp_path, sure: 
         ("stopped", {"reason": "user"}, "stopped before its end"),
         ("finished", {"reason": "length"}, "length limit"),
         ("finished", {"reason": "looping"}, "repeat itself"),
-        ("failed", {"error": "No memory. Ask again."}, "broke off before its end."),
+        ("failed", {"error": "No memory. Wait a little."}, "broke off before its end."),
         ("writing", {}, "still being written"),
     ],
 )
@@ -115,7 +115,7 @@ def test_an_answer_that_is_not_whole_says_so_in_every_form_and_is_no_card(talk, 
     talk.history.update(talk.state.conversation_id, turn.number, "The kee", state=state, extra=extra)
     assert said in talk.exports.conversation("md").content
     page = talk.exports.conversation("html").content
-    assert said in page and "Ask again" not in page
+    assert said in page and "Wait a little" not in page
     with pytest.raises(UserError, match="no card yet"):
         talk.exports.conversation("tsv")
 
@@ -276,6 +276,21 @@ def test_every_mark_of_the_e_book_leads_to_the_words_it_stands_on_and_back(told,
     assert "One" in pages["places.xhtml"].xpath("//h3")[0].text_content()
     assert made.get_metadata("DC", "source")[0][0] == "The Lamp · A. Keeper"
     assert MODELS in made.get_metadata("DC", "description")[0][0]
+
+
+def test_the_contents_of_the_e_book_tell_its_summaries_apart(told):
+    """Four were called "Summarise this book", and what a book is about, told as a summary, was left out."""
+    told.preferences.choose("summaries", "own")
+    for _twice in range(2):
+        told.questions.summarize()
+        done(told)
+    of_the_whole = ["What is it about?", "How does The Lamp end?"]
+    for question in (*of_the_whole, "Who lit it?"):
+        told.questions.ask(question)
+        done(told)
+    made = epub.read_epub(io.BytesIO(told.exports.conversation("epub", cite).content))
+    named = [one.title for one in made.toc if isinstance(one, epub.Link)]
+    assert len(set(named)) == len(named) == 6 and named[-2:] == of_the_whole
 
 
 def test_the_e_book_opens_here_as_a_book(told, tmp_path):
