@@ -14,7 +14,7 @@ from core.conversation.reading import ReadingPart
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import said_before
 from core.events import SummaryDraft
-from core.evidence.naming import points_back
+from core.evidence.naming import needs_another
 
 _TELLING = SummaryLine("\0", 0, 0)  # where the sentence that is being told stands
 
@@ -69,7 +69,7 @@ class SlottedSummary:
         slot.introducing = [
             one.line
             for one in self.main
-            if low <= one.line.start < high and not points_back(one.line.text) and not one.known(said)
+            if low <= one.line.start < high and not needs_another(one.line.text) and not one.known(said)
         ]
 
     @property

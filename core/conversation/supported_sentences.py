@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from core.conversation.part_summaries import SummaryLine
 from core.documents.document import Document
 from core.evidence.choosing import best_sentences, choose_sentences
-from core.evidence.naming import named, points_back
+from core.evidence.naming import named, needs_another
 from core.evidence.nearness import NearSentences
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
@@ -40,12 +40,16 @@ class TellableSpan:
     def supported(self, told: LevelledText, least: float) -> tuple[SummaryLine, ...]:
         """The sentences of `told` that the stretch bears out with a score of `least`
         (core.evidence.support), in their order; in place of each other one, a sentence that stands in the
-        book, or nothing where none is left.
+        book, or nothing where none is left. One that speaks of whom the sentence before it named stays only
+        where that stays.
         """
         lines: list[SummaryLine] = []
+        stays = True
         for mark in self._evidence.marks_within(told.text, self._within, agrees=least):
             sentence = told[mark.start : mark.end].on_one_line()
-            if mark.place is not None and ENDED.search(sentence.text):
+            borne_out = mark.place is not None and ENDED.search(sentence.text) is not None
+            stays = borne_out and (stays or not needs_another(sentence.text))
+            if stays:
                 line = SummaryLine(sentence.text, *mark.place, pieces=sentence.pieces)
             else:
                 line = self._instead(sentence.text, lines)
@@ -62,7 +66,7 @@ class TellableSpan:
         place = self._near.place(said, least) if ENDED.search(said) else None
         if place is None or self._evidence.quotes.find(said) is not None:
             return None
-        if points_back(said):
+        if needs_another(said):
             said = named(said, self._near.named_before(place) or "", self._evidence.is_name) or ""
         return SummaryLine(said, *place) if said else None
 
@@ -75,7 +79,7 @@ class TellableSpan:
         words with it, else the first.
         """
         offered = self._lines or self.own(_INSTEAD_WORDS)
-        left = [line for line in offered if not repeats(line, before)]
+        left = [line for line in offered if not repeats(line, before) and not needs_another(line.text)]
         near = Ranking([terms(line.text) for line in left]).nearest(sentence, 1)
         return left[near[0] if near else 0] if left else None
 

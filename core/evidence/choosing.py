@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
+from core.evidence.naming import needs_another
 from core.evidence.passages import sentence_spans
 from core.text.ranking import terms
 
@@ -43,10 +44,12 @@ BACK = re.compile(
 _YOU = re.compile(r"\b(?:you|your|yours|thou|thee|thy)\b", re.IGNORECASE)
 _OPENS = '“«„「『"'
 _CLOSES = '”»」』"'
+_MARKS = frozenset(_OPENS + _CLOSES)
 _QUOTED = re.compile(r"[“«„「『\"](?:(?!\n\s*\n)[^“”\"«»„「『」』])*[”\"»」』]?")
 _MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
 _LONG_SPEECH_CHARS = 400
 _ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
+_NAMES_ALONE = re.compile(r"(?:(?:[A-Z][\w’'-]*|\d+|of|the|at|in|on|to|for|by|and|near)\W+)+")
 _NOTE = re.compile(r"\[?(\d+)\]? ")
 _NOTE_REACH_CHARS = 20_000  # how far behind what refers to it a note may stand: at the end of a chapter
 _LEFT_OPEN = re.compile(r"(?:[?!？！]|\.\.\.|…)[)\]]*$")
@@ -58,15 +61,17 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     They are whole ones that the book tells itself, not what somebody says, unless he goes on for so long that
     he tells the story. A quotation mark that opens or ends such a long speech is left off.
     """
-    spans = [span for start, end in ranges for span in sentence_spans(text, start, end)]
+    found = [span for start, end in ranges for span in sentence_spans(text, start, end)]
+    spans = [_without_open_marks(text, low, high) for low, high in found]
     spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
+    sentences = [text[low:high] for low, high in spans]
     told = [
         number
         for number, (low, high) in enumerate(spans)
-        if _is_whole(text[low:high]) and not _is_note(text, low) and not _is_speech(low, high, spoken)
+        if _is_whole(sentences[number]) and not _is_note(text, low) and not _is_speech(low, high, spoken)
     ]
-    found = choose_sentences([text[low:high] for low, high in spans], words, told or range(len(spans)))
-    return [_without_open_marks(text, *spans[number]) for number in found]
+    among = _by_themselves(sentences, told or range(len(spans)))
+    return [spans[number] for number in choose_sentences(sentences, words, among)]
 
 
 def choose_sentences(told: Sequence[str], words: int, among: Collection[int] | None = None) -> list[int]:
@@ -79,6 +84,7 @@ def choose_sentences(told: Sequence[str], words: int, among: Collection[int] | N
     among = frozenset(range(len(told)) if among is None else among)
     if sum(table.sentences[number].length for number in among) <= words:
         return sorted(among)
+    among = _by_themselves(told, among)
     chosen: list[int] = []
     said: Counter[str] = Counter()
     stretches, room = list(table.stretches(max(1, round(words / _STRETCH_WORDS)), among)), 0.0
@@ -172,15 +178,32 @@ class _Table:
         return [weight / (full or 1.0) for weight in weights]
 
 
+def _by_themselves(told: Sequence[str], among: Collection[int]) -> Collection[int]:
+    """Those that say by themselves of whom they speak; all where none does."""
+    return [number for number in among if not needs_another(told[number])] or among
+
+
 def _is_whole(sentence: str) -> bool:
-    """Whether it has a beginning and an end, and is no heading: “VII.”, “THE END.”"""
-    return bool(_ENDS.search(sentence)) and not sentence[0].islower() and not sentence.isupper()
+    """Whether it has a beginning and an end, what somebody says in it as well, and is no heading or address:
+    “VII.”, “THE END.”, “To the Keeper of the Light.”; nor who said what stands before it: “Mara asked.”
+    """
+    return (
+        bool(_ENDS.search(sentence))
+        and len(_WORD.findall(sentence)) > 2
+        and _num_marks(sentence) % 2 == 0
+        and not sentence[0].islower()
+        and not sentence.isupper()
+        and not _NAMES_ALONE.fullmatch(sentence)
+    )
 
 
 def _is_note(text: str, low: int) -> bool:
-    """Whether a sentence begins with a number that the text refers to in brackets: “1 A slip is a way.”"""
+    """Whether a sentence begins with a number in brackets, or with one that the text refers to so: “1 A slip
+    is a way.”
+    """
     number = _NOTE.match(text, low)
-    return bool(number) and f"[{number[1]}]" in text[max(0, low - _NOTE_REACH_CHARS) : low]
+    before = text[max(0, low - _NOTE_REACH_CHARS) : low]
+    return bool(number) and (text[low] == "[" or f"[{number[1]}]" in before)
 
 
 def _unfit(sentence: str) -> float:
@@ -213,10 +236,14 @@ def _names(told: Sequence[str]) -> Iterator[tuple[int, bool]]:
 def _without_open_marks(text: str, low: int, high: int) -> tuple[int, int]:
     """A sentence without a mark that opens or closes what goes on outside of it."""
     inside = text[low:high]
-    marks = sum(inside.count(mark) for mark in _OPENS + _CLOSES)
-    if marks == 1 and inside[0] in _OPENS:
+    alone = _num_marks(inside) == 1
+    if alone and inside[0] in _OPENS:
         return low + 1, high
-    return low, high - (marks == 1 and inside[-1] in _CLOSES)
+    return low, high - (alone and inside[-1] in _CLOSES)
+
+
+def _num_marks(sentence: str) -> int:
+    return sum(char in _MARKS for char in sentence)
 
 
 def _speeches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

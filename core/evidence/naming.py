@@ -12,8 +12,30 @@ from core.text.ranking import terms
 _LEADS = (
     r"(?:(?:then|later|finally|eventually|however|so|and|but|when|while|as|after|before|once|now)\b,?\s+)?"
 )
-_POINTS = re.compile(
-    rf"{_LEADS}(?:he|she|it|they|him|her|them|his|hers|its|their|this|that|these|those)\b", re.IGNORECASE
+_PRONOUN = r"(?:he|she|it|they|him|her|them|his|hers|its|their)\b"
+_POINTS = re.compile(rf"{_LEADS}(?:{_PRONOUN}|(?:this|that|these|those)\b)", re.IGNORECASE)
+_TIMES = r"(?:\w+(?:days?|uary|ember|ober)|March|April|May|June|July|August)\b"
+_SOMEBODY = (
+    rf"(?:(?:I|we|you|who|which|(?!{_TIMES})[A-Z][a-z]{{2,}})\b"
+    r"|(?:and|but|or|that|as|than|when|if|because|while|what|where|before|after)\s(?:he|she|they)\b)"
+)
+_IN_WHICH_HE = (  # "In three strides he", with nobody between
+    r"(?:in|on|at|by|with|from|for|to|of|under|over|through|during|after|before|since|until|upon|into|there"
+    r"|thus|yet|or|nor|where|how|why|never|perhaps|still|soon|\w+ly|\w+ing)\b"
+    rf"(?-i:(?:(?!\s{_SOMEBODY})[^.;:!?]){{0,60}}?)\s(?:he|she|they)\b"
+)
+_NOUN = r"(?:the|an?|my|our|your|some|any|no|one|two|[A-Z][a-z]{2,})\b"
+_I_AND_HE = (  # "I told him"
+    rf"(?:I|we|you)\b(?-i:(?:\s(?!{_NOUN})[\w’']+){{1,6}}?)\s(?:he|she|him|her|his|hers)\b"
+)
+_ONE_OF_THEM = (  # "The second was"
+    r"(?:the\s)?(?:first|second|third|fourth|fifth|last|others?|latter|former|one|rest|two|three|both|neither"
+    r"|either|another|none|each|some|most|many|few|this|that|these|those)\s"
+    r"(?:was|is|were|are|had|has|have|did|would|could|came|went|of\s(?:them|these|those))\b"
+)
+_ABROAD = r"(?:er|sie|ihre?[mnrs]?|seine?[mnrs]?)\b|[他她它]"  # German and Chinese pronouns
+_WITHOUT_NAME = re.compile(
+    rf"{_LEADS}(?:{_PRONOUN}|{_IN_WHICH_HE}|{_I_AND_HE}|{_ONE_OF_THEM})|{_ABROAD}", re.IGNORECASE
 )
 _OF_A_PERSON = re.compile(r"(?:(he|she)|(his|her))\b\s+(?=\w)", re.IGNORECASE)
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|St)\.|Miss|Captain|Sir|Lady|Lord|Aunt|Uncle|Father|Professor)"
@@ -26,6 +48,13 @@ _QUOTED = re.compile(r"[“\"][^”\"]*[”\"]")
 def points_back(sentence: str) -> bool:
     """Whether it begins with a word that stands for somebody, or something, named before."""
     return _POINTS.match(sentence) is not None
+
+
+def needs_another(sentence: str) -> bool:
+    """Whether who, or what, it speaks of is named in a sentence before it: behind any other it says it of
+    somebody else. "This letter" says which; "In three strides he" and "I told him" begin with no such word.
+    """
+    return _WITHOUT_NAME.match(sentence) is not None
 
 
 def in_first_person(sentence: str) -> bool:

@@ -16,6 +16,7 @@ from core.conversation.reading import by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import TellableSpan, fewer, whole_sentences
 from core.conversation.time_estimates import Pace
+from core.documents.document import Document, Section
 from core.events import Delta, Prefill, ReadingStep, Stats
 from core.evidence.support import Evidence
 from core.request import Request
@@ -282,6 +283,17 @@ def test_what_is_not_borne_out_gives_way_to_what_is():
     lines = (SummaryLine("Oddo carried all of the ledgers.", 5, 9),)
     from_lines = TellableSpan(book, Evidence(book), (0, len(book.text)), lines)
     assert from_lines.supported(plain("Gatsby sang."), 0.3) == lines
+
+
+def test_whom_a_sentence_names_that_gave_way_is_not_spoken_of_behind_the_one_in_its_place():
+    """ "He sang" of a sentence that was not borne out stood behind a quotation about somebody else."""
+    text = "Mirabel painted the tower. Oddo rowed the barrels to the ferry. He mended the nets of the boats."
+    book = Document("B", "", "txt", text, (Section("One", 0, len(text)),), sha256="B")
+    stretch, plain = TellableSpan(book, Evidence(book), (0, len(text))), LevelledText.plain
+    borne_out = stretch.supported(plain("Oddo rowed the barrels. He mended the nets of the boats."), 0.3)
+    assert [line.own for line in borne_out] == [False, False]
+    told = stretch.supported(plain("Gatsby gave a party. He mended the nets of the boats."), 0.3)
+    assert all(line.own and not line.text.startswith("He") for line in told)
 
 
 def test_nothing_is_told_twice():

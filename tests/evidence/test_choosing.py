@@ -20,6 +20,7 @@ PLAIN = [
     f"The keeper {verb} barrel{number} and rope{number} of the lighthouse before storm{number} came home."
     for number, verb in enumerate(["lit", "cleaned", "mended", "carried", "painted", "watched"] * 6)
 ]
+MARA = "Mara came home before the storm."
 STORY = "\n\n".join(" ".join(PLAIN[at : at + 3]) for at in range(0, len(PLAIN), 3))
 
 
@@ -136,6 +137,7 @@ def test_speech_is_left_out_and_a_long_tale_is_not():
     ("text", "kept"),
     [
         ("“We dug all day for the gold.", "We dug all day for the gold."),
+        ('"We dug all day for the gold.', "We dug all day for the gold."),
         ("And then we all went home to bed.”", "And then we all went home to bed."),
         ("“Is it so odd ?”\n“ No more have I . ”\nMr. Bennet was odd .", "Mr. Bennet was odd ."),
         ("The “Nautilus” sailed.", "The “Nautilus” sailed."),
@@ -153,11 +155,66 @@ def test_what_is_no_whole_sentence_is_not_told(heading: str):
     assert texts(f"{heading}\n\nHe wore a brown glove.", 50) == ["He wore a brown glove."]
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "He sat on top of the great scales of the salt house.",
+        "But it was the right way up for once, for it was a fine night.",
+        "The second was in a hand that I knew better.",
+        "Most of them were staring at the table.",
+        "That was the key of the cottage.",
+        "In three strides he was at the door.",
+        "On Sundays, at three in the afternoon, she grew restless.",
+        "I have not asked him about it.",
+        "Where did they go?",
+        "Sie wohnte in dem alten Haus am Hafen.",
+        "他走进了老房子。",
+    ],
+)
+def test_who_is_named_in_the_sentence_before_is_not_told_of_behind_another(sentence: str):
+    """“He married my cousin” stood behind what a parrot did; in the book, behind a curate's proposal."""
+    before = "The keeper lit barrel90 and rope90 in one storm."
+    assert choose_sentences([*PLAIN[:18], sentence, before, *PLAIN[18:]], 12, among=[18, 19]) == [19]
+    assert texts(f"Mara came home before the storm.\n\n{sentence}", 50) == [
+        "Mara came home before the storm."
+    ]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The second letter was in a hand that I knew better.",
+        "That evening Mara came home, and she slept.",
+        "In the house I saw that she slept.",
+        "On Sunday Mara slept, for she was ill.",
+        "I told the keeper that she slept.",
+        "One ring cannot be in two places.",
+    ],
+)
+def test_what_names_somebody_itself_is_told(sentence: str):
+    assert texts(f"{MARA}\n\n{sentence}", 50) == [MARA, sentence]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        'Whenever a customer came in from the old harbour, Tom cried, "Short weight!',
+        "Whenever a customer came in from the old harbour, Tom cried, “Short weight!",
+        "To the Keeper of the Accounts at the Salt House, Quillhaven.",
+        "Mara asked.",
+    ],
+)
+def test_what_is_cut_from_a_speech_or_a_letter_is_not_told(cut: str):
+    """A chapter was told by a letter's address, and of what a parrot cried a summary had one half."""
+    assert texts(f"{MARA}\n\n{cut}", 50) == [MARA]
+
+
 def test_a_note_is_no_sentence_of_the_story_and_a_day_is():
     """A summary quoted “1 A slip is the channel by which a boat is drawn out.”"""
-    told = "He drowned in the slip[1] of the boathouse."
+    told = "Tom drowned in the slip[1] of the boathouse."
     assert texts(f"{told}\n\n1 A slip is a channel for boats.\n\n1 May was a day of rain.", 50) == [told]
     assert texts(f"{told}\n\n2 May was a day of rain.", 50) == [told, "2 May was a day of rain."]
+    assert texts(f"{told}\n\n[3] See the note about boats.", 50) == [told]
 
 
 def test_only_the_ranges_given_are_told_of():
