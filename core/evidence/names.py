@@ -71,7 +71,7 @@ PLACE_NOUNS = word_set(
     st street road lane square house hall park river lake mount mountain hill island islands bay church castle
     city county town village bridge court place hotel inn college university station palace abbey valley
     forest sea ocean avenue club company society railway cathedral school gardens garden prison fort cape
-    creek grange heights
+    creek grange heights cottage farm manor villa harbour harbor quay chapel priory
     """
 )
 LANDS = word_set(
@@ -204,12 +204,14 @@ class _Judged:
         self._inside: Counter[str] = Counter()  # of sentences, where a capital says something
         self._roles: dict[tuple[str, ...], list[bool]] = defaultdict(list)
         self._bare: Counter[tuple[str, ...]] = Counter()
+        titled = {word for run in runs if run.mention.title for word in run.mention.words}
         for run in runs:
             if run.mention.role:
                 self._roles[run.mention.words].append(run.speaks)
                 continue
             self._bare[run.mention.words] += 1
-            for word in set(run.mention.words):
+            place = not run.mention.title and run.mention.words[-1].lower() in PLACE_NOUNS
+            for word in set(run.mention.words) - (titled if place else set()):  # "Pellow House" is hers
                 self._evidence[word].append(run.evidence)
                 self._inside[word] += not run.opens or bool(run.mention.title)
 
@@ -277,7 +279,8 @@ def _speaks(read: _Text, first: int, last: int) -> bool:
     """Whether a verb of speaking stands beside it."""
     behind = read.between(last) in _ADJACENT and read.word(last + 1) in SPEAKS
     start = first - (read.word(first - 1) == "the")
-    return behind or read.word(start - 1) in SPEAKS and not re.search(r"[.!?]", read.between(start - 1))
+    said = read.word(start - 1) in SPEAKS and not re.search(r"[.!?“\"‘]", read.between(start - 1))
+    return behind or said and not _OWNS.match(read.text, read.words[last][1])
 
 
 def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> float:

@@ -43,6 +43,20 @@ def test_a_bare_surname_is_the_husbands():
     assert found == {"Monsieur Rudd": 4, "Madame Rudd": 3}
 
 
+def test_who_gives_a_house_its_name_is_a_person_and_the_house_is_none():
+    """Mrs. Pellow was counted three times of seven, as Pellow House stood there four times, too."""
+    house = "They came to Pellow House. Pellow House was dark. In Pellow House a lamp burned. "
+    found = named(house + "“Well,” said Mrs. Augusta Pellow. Mrs. Pellow slept. They told Mrs. Pellow so.")
+    assert found == {"Mrs. Augusta Pellow": 3}
+    assert not named("The lamp of Gull Cottage burned. Gull Cottage had a cellar. Gull Cottage was dark.")
+
+
+def test_what_somebody_says_is_nobody_who_says_it():
+    """ "Steady is named 5 times": a parrot's cry. "The Lord" was somebody as they said his prayer."""
+    said = "He said, “Steady as she goes.” She cried, “Steady there, and up!” They replied, “Steady.” "
+    assert not named(said + "They said the Lord's Prayer. They said the Lord's Prayer again.")
+
+
 def test_a_niece_is_not_her_uncle():
     """“Mr. Färber” was the heroine's name, and the sentence that introduced him was about her."""
     niece = (
