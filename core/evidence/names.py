@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from core.evidence.speakers import written_names
 from core.text.ranking import terms
 
 
@@ -133,8 +134,9 @@ class _Text:
     """A text as words with their places."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.words = [(match.start(), match.end(), match.group()) for match in _WORD.finditer(text)]
+        self.written = written_names(text)
+        self.text = self.written.text
+        self.words = [(match.start(), match.end(), match.group()) for match in _WORD.finditer(self.text)]
         self.small = Counter(word for _start, _end, word in self.words if word[0].islower())
         self.large = Counter(word for _start, _end, word in self.words if not word[0].islower())
 
@@ -170,10 +172,11 @@ class _Text:
             at += 1
 
     def _joined(self, at: int) -> bool:
-        left, right, gap = self.words[at][2], self.words[at + 1][2], self.between(at)
+        left, (start, _end, right), gap = self.words[at][2], self.words[at + 1], self.between(at)
         stop = gap.strip() == "." and (left in _SHORTENED or len(left) == 1)
         initial = len(right) == 1 and right.isupper() and right != "I"
-        return (gap in _ADJACENT or stop) and (_capital(right) or initial)
+        apart = start in self.written.starts  # "Enter PIP"
+        return (gap in _ADJACENT or stop) and (_capital(right) or initial) and not apart
 
 
 def names(text: str) -> tuple[Mention, ...]:
@@ -246,9 +249,10 @@ def _many_or_place(word: str) -> bool:
 
 def _run(read: _Text, first: int, last: int) -> _Run | None:
     """What a run of words with capitals would name; None where nothing is left of it."""
-    opens = not first or bool(_OPENS.search(read.between(first - 1)))
+    speech = read.words[first][0] in read.written.speeches
+    opens = not speech and (not first or bool(_OPENS.search(read.between(first - 1))))
     start = first + (not terms(read.words[first][2]) or opens and read.begins(first))  # "Then Mary"
-    before = "" if opens and start == first else read.word(start - 1)
+    before = "" if (opens or speech) and start == first else read.word(start - 1)
     at, title = start, before if before in TITLES else ""
     while at <= last and (read.word(at) in TITLES or opens and read.word(at) in _FOND):  # "Little John"
         title = read.word(at) if read.word(at) in TITLES else title
@@ -260,7 +264,7 @@ def _run(read: _Text, first: int, last: int) -> _Run | None:
         return None
     words = tuple(word for _start, _end, word in read.words[at : last + 1])
     mention = Mention(read.words[at][0], read.words[last][1], words, title, role, _sex(read, last))
-    speaks = _speaks(read, at, last)
+    speaks = speech or _speaks(read, at, last)
     evidence = 2.0 * speaks + _evidence(read, at, last, title, before if at == start else "")
     return _Run(mention, opens and at == first, speaks, evidence)
 

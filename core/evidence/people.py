@@ -185,6 +185,10 @@ def _said(mention: Mention) -> str:
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:end].isupper() and text[end : end + 1] in (",", "\n"):  # of the persons of a play
+        last = text.find("\n", end)
+        return line, last if last >= 0 else len(text)
     low = max(text.rfind("\n\n", 0, start), start - _AROUND, 0)
     found = sentence_spans(text, low, min(len(text), end + _AROUND))
     return next((left, right) for left, right in found if right >= end)

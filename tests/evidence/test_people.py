@@ -20,6 +20,18 @@ Mrs. Rudd had gone to London on Thursday. Rudd looked at the Holm; the Holm was 
 """
 
 
+CAST = (
+    "THE PERSONS OF THE PLAY\n\nNED RUDD, keeper of the light\nMRS. TULL, owner of the boats\nA CONSTABLE\n\n"
+)
+PLAY = (
+    "SCENE I. A quay.\n\nEnter NED RUDD with a can, and MRS. TULL.\n\n"
+    "TULL.{gap}Is it late, Rudd? Is it dark?\n\n"
+    "RUDD.{gap}It is late.\n\nTULL.{gap}Then light it.\n\nRUDD. [Aside.] I will NOT.\n\n"
+    "SCENE II. A room.\n\n[Exeunt TULL and CONSTABLE.\n\nRUDD.{gap}She owns the boats.\n\n"
+    "TULL.{gap}And the oil.\n\nSCENE III. The quay.\n\nRUDD.{gap}She sells it.\n\n"
+)
+
+
 def named(text: str) -> dict[str, int]:
     return {one.name: len(one.mentions) for one in people(text)}
 
@@ -28,6 +40,23 @@ def test_people_are_found_and_places_are_not():
     found = named(TALE)
     assert set(found) == {"Isaac Rudd", "the Inspector", "Hannah Rudd", "Mr. Ansell", "Mrs. Rudd"}
     assert not {"Saltby", "London", "Holm", "Thursday"} & set(found)
+
+
+@pytest.mark.parametrize("gap", [" ", "\n"], ids=["one line", "two lines"])
+def test_who_speaks_in_a_play_is_counted_and_introduced_by_the_list_of_its_persons(gap: str):
+    """Names in capitals were not counted: of four persons one was known, by five of his 22 mentions."""
+    text = CAST + PLAY.format(gap=gap)
+    found = people(text)
+    assert {one.name: len(one.mentions) for one in found} == {"Ned Rudd": 7, "Mrs. Tull": 6}
+    said = [text[slice(*introduction(text, one.mentions))] for one in found]
+    assert said == ["NED RUDD, keeper of the light", "MRS. TULL, owner of the boats"]
+    assert {text[start:end] for start, end in found[1].mentions} == {"TULL"}
+
+
+def test_capitals_are_no_names_where_nobody_speaks_by_turns():
+    notes = "".join(f"NOTE. The lamp has {number} wicks.\n\n" for number in (3, 4, 5))
+    prose = "The keeper lit the lamp and went to bed, and nobody came.\n\n" * 20
+    assert named(notes + prose) == {}
 
 
 def test_forms_of_a_name_are_one_persons_where_no_title_tells_them_apart():
