@@ -125,12 +125,12 @@ class ReadingPlan:
     mode: str  # "full" | "chunked" | "retrieval"
     parts: tuple[ReadingPart, ...]  # passages: where they may be looked for
     tokens: int  # of everything that is read; 0 for passages, which are found by the question
-    left_out: tuple[str, ...] = ()  # in the reader's words, of passages the `unchosen` alone
+    left_out: tuple[str, ...] = ()  # in the reader's words
     notes: tuple[str, ...] = ()
     unchosen: tuple[str, ...] = ()  # chapters
 
     def of_one_part(self) -> ReadingPlan:
-        """Of an answer that one of the parts is read for: what is read says more than what is not."""
+        """Of an answer that one of the parts or a passage gives: what is read says more than what is not."""
         return replace(self, left_out=self.unchosen)
 
 
@@ -196,7 +196,7 @@ def plan_reading(
         places = tuple(
             ReadingPart(range_name(names, of), *span, 0) for of, span in zip(inside, spans, strict=True)
         )
-        return ReadingPlan("retrieval", places, 0, unchosen, unchosen=unchosen)
+        return ReadingPlan("retrieval", places, 0, left_out, unchosen=unchosen)
     room = context_tokens - reserve
     tokens = sum(counter.count(document.text[start:end].strip()) for start, end in spans)
     longest_whole = room if reading_mode == "full" else min(room, style.whole_tokens or room)

@@ -175,7 +175,8 @@ class RetrievalAnswering(Responder):
         ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         reason = "user" if search.stopped else best.answer.reason if best else "stop"
         done = Answer(reason, pieces, ids, stats, search.notes())
-        whole = self._turns.finished(done, plan=plan, sources=search.sources(ask.book))
+        read = plan.of_one_part() if best else plan
+        whole = self._turns.finished(done, plan=read, sources=search.sources(ask.book))
         decoded = best.answer.token_ids if best else ()
         yield replace(whole, decoded=decoded, drawn=best.drawn if best else {}, stands=search.stands())
 

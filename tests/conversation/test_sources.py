@@ -9,7 +9,7 @@ import pytest
 from core.conversation.reading import ReadingStyle, plan_reading
 from core.conversation.source_names import source_names
 from core.documents.document import NOTICES, Document, Section
-from tests.support.ferry import reader
+from tests.support.ferry import HIDDEN, QUESTION, reader, told
 from tests.support.said import values
 from tests.support.talks import ask, finished, make, reply_by_prompt
 
@@ -86,6 +86,18 @@ def test_what_is_left_out_of_a_whole_reading_is_named():
     session, _engine = make(reply_by_prompt)
     done = finished(ask(session, framed(16), "Who is the keeper?", reading_mode="full"))
     assert any("Header" in note and "Licence" in note for note in done.notes)
+
+
+@pytest.mark.parametrize(("answers", "named"), [({}, True), (HIDDEN, False)], ids=["unfound", "found"])
+def test_what_passages_are_not_looked_for_in_is_named_where_none_answers(answers, named: bool):
+    """The persons of a play stood in its front matter, and "No answer was found" did not say so."""
+    book = told()
+    first, *chapters = book.sections
+    header = Section("Header", 0, 10, kind="front")
+    book = replace(book, sections=(header, replace(first, start=10), *chapters))
+    session, _engine = make(reader(answers))
+    done = finished(ask(session, book, QUESTION, reading_mode="retrieval"))
+    assert any("Header" in note for note in done.notes) == named
 
 
 def test_notices_around_a_book_are_not_said_to_be_left_out():

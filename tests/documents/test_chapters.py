@@ -196,6 +196,20 @@ def test_front_matter_that_belongs_to_the_book_is_read(tmp_path: Path):
     assert titles(read(tmp_path, "book.epub", epub(pages, nav=nav))) == names[1:]
 
 
+@pytest.mark.parametrize(
+    "heading", ["DRAMATIS PERSONAE", "The Persons of the Play", "Personen.", "Characters"]
+)
+def test_the_persons_of_a_play_are_read(heading: str, tmp_path: Path):
+    """Who owns the quay stood there alone, and was not found: it was front matter."""
+    acts = [
+        text(f"ACT {act}", *(f"SCENE {n}. A quay.\n\n\n{LONG}" for n in ("I", "II"))) for act in ROMAN[:3]
+    ]
+    cast = "NED RUDD, keeper of the light\nMRS. TULL, owner of the quay"
+    document = read(tmp_path, "play.txt", text("THE LIGHT", heading, cast, *acts))
+    assert titles(document) == [heading, *["SCENE I. A quay.", "SCENE II. A quay."] * 3]
+    assert cast in document.only({1}).text
+
+
 # ---- Chinese and Japanese ----
 
 HAN = "此开卷第一回也。作者自云：因曾历过一番梦幻之后，故将真事隐去，而借通灵之说，撰此石头记一书也。" * 12

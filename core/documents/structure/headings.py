@@ -93,8 +93,16 @@ _SPECIAL_NAMES = _alternatives(
     пролог эпилог предисловие введение послесловие
     הקדמה מבוא פתח\s+דבר אחרית\s+דבר"""
 )
+# above the list of who is who in a play
+_CAST = _alternatives(
+    r"""dramatis\s+person(?:ae|æ) persons?\s+(?:of|in|represented\s+in)\s+the\s+(?:play|drama|dialogue)
+    persons\s+represented cast\s+of\s+characters (?:list\s+of\s+)?characters(?:\s+(?:of|in)\s+the\s+play)?
+    (?:handelnde\s+)?personen(?:verzeichnis)? (?:les\s+)?personnages personaggi personajes personagens
+    действующие\s+лица"""
+)
+_CAST_LIST = re.compile(rf"(?:the\s+)?(?:{_CAST})[.:]?", re.I)
 _SPECIAL = re.compile(
-    rf"(?:the\s+)?(?:(?:first|second|third)\s+)?(?:{_SPECIAL_NAMES})"
+    rf"(?:the\s+)?(?:(?:first|second|third)\s+)?(?:{_SPECIAL_NAMES}|{_CAST})"
     rf"(?:[.:]?|\s*[:—–]\s*[^\n]{{1,50}}[^.,;:\s])\Z",
     re.I,
 )
@@ -160,6 +168,11 @@ def read_heading(text: str) -> Heading | None:
     if found and len(found["rest"]) <= 30 and not re.search(r"[。，！？」]", found["rest"]):
         return Heading("", to_number(found["number"]), found["rest"].strip(), "chinese")
     return _numbered(line)
+
+
+def is_cast_list(title: str) -> bool:
+    """Whether a heading stands above the persons of a play."""
+    return _CAST_LIST.fullmatch(" ".join(title.split())) is not None
 
 
 def _numbered(line: str) -> Heading | None:

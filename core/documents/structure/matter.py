@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from core.documents.structure.blocks import Block
+from core.documents.structure.headings import is_cast_list
 
 _FRONT = re.compile(
     r"(?:table of )?contents\b.*|"
@@ -82,8 +83,10 @@ def kind_by_title(title: str) -> str | None:
 
 
 def opens_the_book(title: str) -> bool:
-    """True for a preface, prologue or introduction: it stands before chapter 1 and still is the book."""
-    return bool(_OPENING.fullmatch(title.strip()))
+    """True for a preface, prologue, introduction or the persons of a play: it stands before chapter 1 and
+    still is the book.
+    """
+    return bool(_OPENING.fullmatch(title.strip())) or is_cast_list(title)
 
 
 def gutenberg_books(blocks: Sequence[Block]) -> list[tuple[int, int]]:
