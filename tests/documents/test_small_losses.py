@@ -176,6 +176,23 @@ def test_title_of_question_marks_is_none(tmp_path: Path):
     assert read(tmp_path, "lake.html", page).title == "lake"
 
 
+@pytest.mark.parametrize(
+    ("top", "title"),
+    [
+        ("THE GREY FERRY\nA Tale of the Lake", "THE GREY FERRY"),
+        ("THE GREY FERRY\n\nCONTENTS\n\nCHAPTER I\nCHAPTER II\nCHAPTER III", "THE GREY FERRY"),
+        ("EDITH VANE\n\nTHE GREY FERRY", "lake"),  # which of them?
+        ("Edith Vane", "lake"),
+        (f"THE BOY\n\n{LONG}", "lake"),  # a first story's
+        ("PREFACE", "lake"),
+    ],
+)
+def test_a_line_in_capitals_above_the_first_chapter_is_the_title(top: str, title: str, tmp_path: Path):
+    """A play was called by its file's name."""
+    chapters = "\n\n\n".join(f"CHAPTER {number}\n\n\n{LONG}" for number in ("I", "II", "III"))
+    assert read(tmp_path, "lake.txt", f"{top}\n\n\n{chapters}").title == title
+
+
 def test_powers_of_a_page_are_no_notes(tmp_path: Path):
     """E = mc[2]."""
     page = "<p>E = m·c<sup>2</sup>, 12 km<sup>2</sup> and x<sup>3</sup>; he said so.<sup>4</sup></p>"

@@ -12,6 +12,7 @@ from core.documents.files.decode import decode
 from core.documents.formats.plain_pages import without_pages
 from core.documents.structure.blocks import Block, Manuscript
 from core.documents.structure.headings import Heading, read_heading
+from core.documents.structure.matter import kind_by_title
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -30,6 +31,7 @@ _CJK_LINE_END = re.compile(
     r"(?<=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])\n(?=[\u3000-\u30ff\u3400-\u9fff\uff00-\uffef])"
 )
 _ENDS_PARAGRAPH = re.compile(r"[.!?:…。！？][”’\"')\]」』*_]*\s*\Z|\A\s*\Z")
+_TITLE_BLOCKS, _TITLE_CHARS = 4, 120
 _LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
 
 
@@ -185,8 +187,10 @@ def _joined(part: str, wrap: int) -> str:
 
 
 def _title_page(blocks: list[Block]) -> tuple[str, str]:
-    """Title and author from "Title / by Author" at the top of a text; empty when it does not begin so."""
-    for index, block in enumerate(blocks[:4]):
+    """Title and author from "Title / by Author" at the top of a text, or the title alone from a line in
+    capitals there; empty when it does not begin so.
+    """
+    for index, block in enumerate(blocks[:_TITLE_BLOCKS]):
         found = re.match(r"(?:by|von|par|por|di|von)\s+(.{3,60})\Z", block.text.split("\n")[-1], re.I)
         if found:
             title = (
@@ -196,6 +200,21 @@ def _title_page(blocks: list[Block]) -> tuple[str, str]:
                 if index
                 else ""
             )
-            if title and len(title) < 120:
+            if title and len(title) <= _TITLE_CHARS:
                 return " ".join(title.split()), found.group(1).strip()
-    return "", ""
+    return _in_capitals(blocks), ""
+
+
+def _in_capitals(blocks: list[Block]) -> str:
+    """The first line, where no other line above the first heading is in capitals: else it may be the author's
+    name. Empty where prose comes first: then it is that of a story, or a chapter.
+    """
+    lines: list[str] = []
+    for block in blocks[:_TITLE_BLOCKS]:
+        if read_heading(block.text) or kind_by_title(block.text):
+            first = lines[0] if lines else ""
+            return first if [line for line in lines if line.isupper()] == [first] else ""
+        if len(block.text) > _TITLE_CHARS:
+            break
+        lines += block.text.split("\n")
+    return ""
