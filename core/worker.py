@@ -152,7 +152,8 @@ class Worker:
 
     def _card(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a card was asked for before the engine was ready"
-        card = self._session.card(message["book"], message["spoiler_limit"], **message["scope"])
+        scope = {name: tuple(one) if isinstance(one, list) else one for name, one in message["scope"].items()}
+        card = self._session.card(message["book"], message["spoiler_limit"], **scope)
         self._send(id=message["id"], card=card)
 
     def _room(self, message: dict[str, Any]) -> None:

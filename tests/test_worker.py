@@ -228,6 +228,22 @@ def test_stop_is_heard_while_an_answer_is_written():
         pipe.process.wait(5)
 
 
+@pytest.mark.parametrize("scope", [{"chapters": [1, 1]}, {"selected_chapters": [1], "whole": True}])
+def test_a_card_of_chosen_chapters_comes_over_the_pipe(scope):
+    """What was chosen arrives as a list, and lists are no keys: the card said that the engine erred."""
+    pipe = Pipe()
+    try:
+        pipe.load()
+        pipe.send(do="book", book_id="B", data=BOOK.packed)
+        pipe.send(do="card", id=2, book_id="B", spoiler_limit=None, scope=scope)
+        while (heard := pipe.read()).get("id") != 2:
+            pass
+        assert "card" in heard, heard
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
 def test_a_question_and_stop_are_heard_while_a_long_book_is_counted():
     """Its card was worked out where commands are heard: for 14 s nothing was."""
     pipe = Pipe(SCRIPT_COUNT="20")

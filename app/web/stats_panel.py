@@ -165,7 +165,7 @@ def _work(stats: Stats) -> list[tuple[str, str, str]]:
     """What was written beside the answer that is given."""
     if stats.answers < 2:
         return []
-    words = _("{tokens} tokens in {count} answers").format(
+    words = _("{tokens} tokens in {count} tries").format(
         tokens=f"{stats.all_tokens:,}", count=f"{stats.answers:,}"
     )
     return [("work", _("Written in all"), localised(words))]

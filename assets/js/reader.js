@@ -75,9 +75,10 @@
   document.addEventListener("scroll", (event) => {
     offer();                                     // beside the selected words, wherever they are now
     if (event.target !== shown) return;
+    const first = topmost(shown), page = document.querySelector(".reader-page");
+    if (page && first) page.textContent = first.dataset.page;
     clearTimeout(later);
     later = setTimeout(() => {
-      const first = topmost(shown);
       if (first && shown.clientHeight) send({ act: "stand", value: first.dataset.offset });
     }, 1200);
   }, { capture: true, passive: true });

@@ -19,6 +19,12 @@ _LEANS = re.compile(
     r"|[他她它这那]",
     re.IGNORECASE,
 )
+# "What is ambergris?" has one content word, and is whole
+_WHOLE = re.compile(
+    r"\W*(?:(?:who|what|where|when)(?:['’]s|\s+(?:is|are|was|were))\s+(?:(?:an?|the)\s+)?"
+    r"|(?:wer|was|wo|wann)\s+(?:ist|sind|war|waren)\s+(?:(?:der|die|das|eine?)\s+)?)[\w'’-]+\W*",
+    re.IGNORECASE,
+)
 
 
 def looked_up(ask: Request) -> str:
@@ -35,7 +41,8 @@ def leant_on(ask: Request) -> tuple[HistoryTurn, ...]:
     found: list[HistoryTurn] = []
     question = ask.question
     for before in reversed(ask.history[-_FAR_BACK:]):
-        if not (_LEANS.search(question) or len(set(terms(question))) < _FEW_WORDS):
+        few = len(set(terms(question))) < _FEW_WORDS and not _WHOLE.fullmatch(question)
+        if not (_LEANS.search(question) or few):
             break
         found.insert(0, before)
         question = before.question or ""

@@ -213,10 +213,11 @@ def plan_reading(
     notes: tuple[str, ...] = ()
     if reading_mode == "auto" and len(parts) > 1:
         why = _(
-            "The text has {tokens:,} tokens; this model reads up to {most:,} in one go, so it is read in "
-            "{count} parts."
+            "The text has {tokens:,} tokens; this model reads up to {most:,} in one go, so it is read by "
+            "chapters, in {count} parts of about {limit:,} at most."
         )
-        notes = (why.format(tokens=tokens, most=min(longest_whole, room), count=len(parts)),)
+        most = min(longest_whole, room)
+        notes = (why.format(tokens=tokens, most=most, count=len(parts), limit=limit),)
     return ReadingPlan("chunked", parts, tokens, left_out, notes, unchosen)
 
 

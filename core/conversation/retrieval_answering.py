@@ -27,6 +27,7 @@ from core.conversation.services import Responder, Services
 from core.conversation.time_estimates import Pace
 from core.conversation.verifier import PassageAnswers, Verifier
 from core.events import Delta, Event, ReadingStep
+from core.evidence.answer_kinds import is_verdict
 from core.evidence.passages import Passage
 from core.request import Request
 from core.text.words import listed_texts
@@ -45,9 +46,11 @@ class RetrievalAnswering(Responder):
 
     def found(self, ask: Request, plan: ReadingPlan) -> list[tuple[Passage, float]]:
         """The passages of what may be read that the question's words point at, best first, with their scores;
-        those of the question before with them, where this one leans on it.
+        those of the question before with them, where this one leans on it, and a name as the book writes it.
         """
-        near = self._books.evidence(ask.book).pointed_at(looked_up(ask))
+        evidence = self._books.evidence(ask.book)
+        meant = evidence.names_like(evidence.unknown_names(ask.question))
+        near = evidence.pointed_at(" ".join((looked_up(ask), *meant)))
         inside = [(one, score) for one, score in near if _may_be_read(one, plan)]
         return inside[: HEARD_PASSAGES if self._style.verifier else MOST_PASSAGES]
 
@@ -135,7 +138,9 @@ class RetrievalAnswering(Responder):
         if best is not None and not search.stopped and best[1] >= least:
             one, _odds = best
             checked = self.reader.rechecked(run, heard[one.witness][1][one.at])
-            search.best = replace(checked, sure=judge.is_sure(one, scored))
+            borne_out = one.support.bears_out and not is_verdict(checked.answer.text)
+            sure = borne_out and judge.is_sure(one, scored)
+            search.best = replace(checked, sure=sure)
         return search
 
     def _is_short(self, ask: Request, plan: ReadingPlan) -> bool:

@@ -79,7 +79,7 @@ class RetrievalState:
         """
         if not self.order:
             hint = _(
-                "No passage shares a word with the question: ask with names or words that stand in the book."
+                "The question has no word to look for in the book: ask with names or words that stand in it."
             )
             return (Piece(joined_sentences(_(UNFOUND), *(self.why or (hint,))), ""),)
         said = [_(UNFOUND), *self.why, _("Nearest passages:")]

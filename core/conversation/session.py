@@ -205,8 +205,9 @@ class Session:
         be read or of the chosen chapters; `whole`: read in one go wherever that can be.
 
         `prefill_s_estimate` is until the text is read; `read_s_estimate` is until a question can be answered
-        from the whole book, and counts what is written of its parts and not known yet. `passages_s_estimate`
-        is until it is answered from passages, and `from_passages` says that this is what `auto` does.
+        from the whole book, and counts what is written of its parts first and not known yet.
+        `passages_s_estimate` is until it is answered from passages, and `from_passages` says that this is
+        what `auto` does.
         """
         book = book.up_to(spoiler_limit)
         plan = self._card_plan(book, chapters, selected_chapters, whole=whole)
@@ -229,7 +230,7 @@ class Session:
             "chapters_read": self._chapters_read(book, plan),
             "snapshot_tokens": stored,
             "prefill_s_estimate": prefill_s,
-            "read_s_estimate": prefill_s if len(plan.parts) == 1 else self._summary_s(book, plan),
+            "read_s_estimate": self._summary_s(book, plan) if self._told_in_parts(plan) else prefill_s,
             "passages_s_estimate": self._expectation.passages_s(self._style, passages_asked(plan.tokens)),
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
             "notes": [*plan.notes, *no_english(self._style, book), *book.warnings],
@@ -434,6 +435,10 @@ class Session:
             return self._expectation.reading_s(max(part.tokens for part in plan.parts))
         known = max(self._held_tokens(book, plan), self._stored_tokens(book, plan))
         return self._expectation.reading_s(plan.tokens - known)
+
+    def _told_in_parts(self, plan: ReadingPlan) -> bool:
+        """Whether the model writes of each part before it can tell of them all."""
+        return len(plan.parts) > 1 and self._style.summaries == "told"
 
     def _summary_s(self, book: Document, plan: ReadingPlan) -> float:
         known = {note.first for note in self._summaries.known(book, plan)}

@@ -49,6 +49,7 @@ _NUMBER_WORD = (
     r"|thousands?|millions?|dozens?|half|score|an?|no|none|single|once|twice|several|few|many|all|both|pair"
     r"|couple"
 )
+_VERDICT = re.compile(r"\W*(?:yes|no)\W*", re.IGNORECASE)
 _QUANTITY = re.compile(rf"{_NUMBER_WORD})\b", re.IGNORECASE)
 _AMOUNT = re.compile(rf"{_NUMBER_WORD}|much|more|little|lot|everything|nothing|enough)\b", re.IGNORECASE)
 _TIME_WORD = (
@@ -97,6 +98,11 @@ def somebodies(text: str) -> frozenset[str]:
     """The words of a text, in small letters, that stand where it names or means somebody."""
     found = (word for match in _SOMEBODY.finditer(text) for word in match.groups() if word)
     return frozenset(word.lower() for word in found if terms(word))
+
+
+def is_verdict(answer: str) -> bool:
+    """Whether it is no more than a yes or a no, whose words no passage can hold."""
+    return _VERDICT.fullmatch(answer) is not None
 
 
 def own_words(answer: str, question: str) -> frozenset[str]:

@@ -48,6 +48,12 @@ _LETTER = re.compile(r"[^\W\d_]")
 # the first word of each sentence; "Mr." does not end one
 _BEGINS = re.compile(r"(?:^|(?<!\bMr)(?<!\bMrs)(?<!\bDr)(?<!\bSt)[.!?\u2026\n])[\W\d_]*([^\W\d_]+)")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+# words that are one: no part of them stands there for itself
+_ONE_WORD = re.compile(
+    r"\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty-(?:one|two|three|four|five|six|seven|eight|nine)"
+    r"|\w+-in-law)\b",
+    re.IGNORECASE,
+)
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
 _DENIES = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
@@ -196,11 +202,12 @@ class Evidence:
 
     def unknown_names(self, question: str) -> list[str]:
         """The names of a question that neither the book nor its title page has, in order. The first word of
-        a sentence is written large in any language: "Qui" is no name.
+        a sentence is written large in any language: "Qui" is no name; nor is "Who", wherever it stands.
         """
         page = NAME.findall(f"{self._document.title} {self._document.author}")
         known = {name.lower() for name in (*self._known_names, *page, *_BEGINS.findall(question))}
-        return [name for name in dict.fromkeys(self.names_in(question)) if name.lower() not in known]
+        names = dict.fromkeys(self.names_in(question))
+        return [name for name in names if name.lower() not in known and terms(name)]
 
     def names_like(self, strange: Sequence[str]) -> list[str]:
         """The names of the book that are written much like these."""
@@ -419,6 +426,8 @@ class Evidence:
         known = self._text[held.passage.start : held.passage.end]
         if not set(self.names_in(sentence)) <= set(NAME.findall(known)):
             return False
+        if _halves(known) & set(terms(_ONE_WORD.sub("", sentence))):
+            return False
         return set(_NUMBER.findall(_ITEM.sub("", sentence))) <= set(_NUMBER.findall(known))
 
     def names_in(self, sentence: str) -> Iterator[str]:
@@ -430,6 +439,12 @@ class Evidence:
             begins = not _LETTER.search(sentence, 0, match.start())
             if not begins or not self._common.issuperset(terms(word)):
                 yield word
+
+
+def _halves(text: str) -> set[str]:
+    """The content words that stand there only as a part of a word: "eight" in "eighty-eight"."""
+    parts = set(terms(" ".join(_ONE_WORD.findall(text))))
+    return parts - set(terms(_ONE_WORD.sub("", text))) if parts else parts
 
 
 def denied(text: str) -> set[str]:

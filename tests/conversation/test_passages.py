@@ -242,6 +242,11 @@ def test_a_refusal_is_not_repeated_to_the_model():
         ("Why?", True),
         ("Who is Ogilvy the astronomer?", False),
         ("Who dies in the great fire?", False),
+        ("What is ambergris?", False),  # one content word, and whole: it was asked of the ribs before it
+        ("Who's the abbot?", False),
+        ("Wer ist der Abt?", False),
+        ("Who is he?", True),
+        ("And the abbot?", True),
         ("Warum hat er den Schlüssel vergraben?", True),
         ("Und warum hat sie das getan?", True),
         ("Wer hat den silbernen Schlüssel vergraben?", False),

@@ -110,6 +110,22 @@ def test_all_passages_are_asked_and_the_likeliest_to_be_right_is_given(uses):
     assert set(done.drawn) == {"passage", "temperature", "top_p", "instructed"}
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Did Oddo hide the key?", "No."),  # whatever the passage says
+        ("What did Oddo hide?", "Brandt."),  # whom the passage does not know
+    ],
+)
+def test_what_its_passage_cannot_bear_out_has_no_mark(uses, question, answer):
+    """ "No." stood, with a mark, above the sentence that says yes."""
+    session, _engine, judge = judging({"third plank": answer}, 0.01, 0.02)
+    uses(judge)
+    done = finished(ask(session, told(), question, reading_mode="retrieval"))
+    assert done.text.startswith(answer)
+    assert [one.borne_out for one in done.stands] == [False]
+
+
 @pytest.mark.parametrize(("given", "marked"), [(0.01, 0.02), (0.01, 9.0), (9.0, 9.0)])
 def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(uses, given, marked):
     session, _engine, judge = judging(HIDDEN, given, marked)

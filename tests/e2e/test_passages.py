@@ -12,7 +12,7 @@ import pytest
 
 from app.engine.client import Runtime
 from core.config import Settings
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 from tests.support.said import figures
 
 pytestmark = pytest.mark.e2e
@@ -59,7 +59,10 @@ def test_an_answer_from_passages_quotes_the_book_and_opens_it_at_the_page(
     quote.locator("a.cite").click()
     page.wait_for_selector("#passage")
     assert "very finely cut" in " ".join(page.inner_text("#passage").split())
-    assert page.inner_text(".reader-head span").startswith("page ")
+    at = page.inner_text(".reader-page")
+    assert at == page.get_attribute("p[data-offset]:has(#passage)", "data-page")
+    page.evaluate("document.querySelector('.reader-text').scrollTop = 1e6")
+    page.wait_for_function("(at) => document.querySelector('.reader-page').textContent !== at", arg=at)
 
 
 def test_a_follow_up_is_looked_for_with_the_question_before_it(
@@ -70,7 +73,7 @@ def test_a_follow_up_is_looked_for_with_the_question_before_it(
     page = open_page(serve(engine))
     drop(page, sample)
     page.wait_for_selector(".two-ways")
-    assert ask(page, "And why is it?").startswith(UNSAID)
+    assert ask(page, "And why is it?").startswith(UNFOUND)
     assert ask(page, QUESTION).startswith("It is a wren")
     assert ask(page, "And why is it?").startswith("It is a wren")
     quote = page.locator("#turns .answer >> nth=2 >> .text blockquote")
@@ -85,7 +88,7 @@ def test_what_no_passage_says_is_not_said_and_the_nearest_are_shown(
     drop(page, sample)
     page.wait_for_selector(".two-ways")
     text = ask(page, QUESTION)
-    assert text.startswith(UNSAID) and text != UNSAID
+    assert text.startswith(UNFOUND) and text != UNFOUND
     quotes = page.locator("#turns .answer .text blockquote")
     assert quotes.count() == 3
     assert all("p. " in quotes.nth(at).locator("a.cite").inner_text() for at in range(3))
@@ -126,7 +129,7 @@ def test_nothing_behind_the_limit_is_answered_or_shown(serve, open_page, drop, s
     left = page.locator("[data-act=suggest]").all_inner_texts()
     assert [one in suggested for one in left] == [True, False], "none about the end"
     text = ask(page, QUESTION)
-    assert text.startswith(UNSAID) and "wren" not in page.inner_text("#turns")
+    assert text.startswith(UNFOUND) and "wren" not in page.inner_text("#turns")
     page.reload()
     page.wait_for_selector(".ways p:has-text('Nothing behind chapter 1')")
     page.select_option("select[data-act=limit]", "0")

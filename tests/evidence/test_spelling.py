@@ -37,7 +37,8 @@ def test_a_name_that_the_book_has_not_asks_back_for_the_one_it_has():
     """ "Who is Odo?" was answered from the beginning of the book, and nobody said whom it knows."""
     session, _ = make(reader({}), style=PASSAGES, context_tokens=2000)
     done = finished(ask(session, told(), "Who is Oddoo?"))
-    assert _said(done) == [UNFOUND, ["Oddo"]] and len(done.pieces) == 1, "and no passage is near"
+    assert _said(done)[:2] == [UNFOUND, ["Oddo"]]
+    assert "Oddo " in done.pieces[2].text + done.pieces[3].text, "the name that was meant is looked for"
     done = finished(ask(session, told(), "Where did Oddoo put the key of copper?"))
     assert _said(done)[:2] == [UNFOUND, ["Oddo"]] and len(done.pieces) > 1
     assert not any(_meant(note) == ["Oddo"] for note in done.notes), "once is enough"

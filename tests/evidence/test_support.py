@@ -219,6 +219,20 @@ def test_one_passage_bears_an_answer_out_or_does_not(evidence, answer: str, born
     assert 0 <= found.own <= 1 and passage.start <= found.place[0] < found.place[1] <= passage.end
 
 
+@pytest.mark.parametrize(
+    ("answer", "borne_out"),
+    [("Eight.", False), ("Eighty-eight.", True), ("Her brother.", False), ("Two sisters.", True)],
+)
+def test_a_part_of_a_word_is_not_what_the_book_says(answer: str, borne_out: bool):
+    text = "The widow was eighty-eight, had two sisters and a brother-in-law, and lived in a sea-house."
+    (passage,) = (found := Evidence(Document("B", "", "txt", text, sha256="h"))).passages
+    assert found.support(answer, passage, "How old is the widow?").bears_out == borne_out
+
+
+def test_a_question_word_is_no_name_that_the_book_lacks(evidence):
+    assert evidence.unknown_names("<b>Who</b> is Mortimer?") == ["Mortimer"]
+
+
 def test_where_a_passage_is_about_a_question(evidence):
     (passage,) = evidence.nearest("Who is Ogilvy, the astronomer of Ottershaw?", 1)
     start, end = evidence.support("", passage, "Who lived at Ottershaw?").place
