@@ -7,6 +7,7 @@ a browser is started with is a code of one use, and the page lives on a name of 
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import logging
@@ -54,20 +55,29 @@ class Keys:
 
 def kept_keys(folder: Path) -> Keys:
     """Those of the run before, so that its open tabs go on; new ones where there are none."""
-    try:
-        kept = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-        if len(kept["secret"]) >= 32 and NAME.fullmatch(kept["name"]):
-            return Keys(kept["secret"], kept["name"])
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
-    keys = Keys(secrets.token_urlsafe(32), f"triforce-{secrets.token_hex(8)}.localhost")
-    write_if_room(folder / _FILE, json.dumps({"secret": keys.secret, "name": keys.name}))
-    return keys
+    secret, name = _kept(folder)
+    if not secret:
+        secret = secrets.token_urlsafe(32)
+        write_if_room(folder / _FILE, json.dumps({"secret": secret, "name": name}))
+    return Keys(secret, name)
 
 
 def forget_keys(folder: Path) -> None:
-    """The next start has new ones: whoever was let in is not any more."""
+    """The next start has another secret: whoever was let in is not any more. What a browser keeps for the
+    page (colours, words that were not sent) is kept under its name, which stays.
+    """
+    name = _kept(folder)[1]
     (folder / _FILE).unlink(missing_ok=True)
+    write_if_room(folder / _FILE, json.dumps({"secret": "", "name": name}))
+
+
+def _kept(folder: Path) -> tuple[str, str]:
+    """Secret and name of the run before; "" and a new name where there are none."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        if NAME.fullmatch(kept["name"]):
+            return kept["secret"] if len(kept["secret"]) >= 32 else "", kept["name"]
+    return "", f"triforce-{secrets.token_hex(8)}.localhost"
 
 
 def write_private(path: Path, text: str) -> None:

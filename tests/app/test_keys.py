@@ -112,7 +112,9 @@ def test_the_secret_survives_a_restart_and_is_renewed_by_quit(tmp_path):
     again = kept_keys(tmp_path)
     assert (again.secret, again.name) == (first.secret, first.name)
     forget_keys(tmp_path)
-    assert kept_keys(tmp_path).secret != first.secret
+    anew = kept_keys(tmp_path)
+    assert anew.secret != first.secret and len(anew.secret) >= 32
+    assert anew.name == first.name, "what a browser keeps for the page is kept under its name"
 
 
 @pytest.mark.parametrize(
