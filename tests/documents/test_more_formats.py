@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.documents import Document, read_document, read_safely
+from core.documents.structure.blocks import CUT_OFF
 from core.errors import DocumentError
 from core.sandbox.process import Limits
 from tests.support.documents_made import BODY, epub, zipped
@@ -87,6 +88,22 @@ def test_opendocument(tmp_path: Path):
     assert [section.title for section in document.chapters] == ["One", "Two"]
     assert "The boats lay at anchor.[1]" in document.text and "[1] All of them." in document.text
     assert "Deleted" not in document.text
+
+
+def test_a_book_that_breaks_off_says_so(tmp_path):
+    """The first chapter stood on the shelf as the book, and "How does it end?" was told its end."""
+    whole = fictionbook(picture="QUFB" * 99)
+    for data, name, cut in ((whole, "lake.fb2", whole[: whole.rindex(b"</section")]), *_rich()):
+        assert not read(tmp_path, name, data).warnings
+        told = read(tmp_path, f"cut-{name}", cut)
+        assert [*map(str, told.warnings)] == [CUT_OFF]
+
+
+def _rich():
+    whole = rtf(
+        "Chapter 1", "It rained on the lake all the day. " * 9, "Chapter 2", "And then it did not. " * 9
+    )
+    return [(whole, "lake.rtf", whole[:-30])]
 
 
 def rtf(*paragraphs: str) -> bytes:

@@ -9,7 +9,7 @@ from lxml import etree
 from core.documents.files.decode import decode_markup
 from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
 from core.documents.formats.series import series_name, volume_number
-from core.documents.structure.blocks import ContentsEntry, Manuscript
+from core.documents.structure.blocks import CUT_OFF, ContentsEntry, Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -42,6 +42,7 @@ def read_fb2(data: bytes, name: str) -> Manuscript:
         title=_title(info),
         author=_author(info),
         marks=found.marks,
+        warnings=(_(CUT_OFF),) if text.rfind("</body") < text.rfind("<body") else (),
         series=series,
         volume=volume,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
 from core.documents.files.clean import one_line, paragraph, without_emphasis
 from core.documents.formats.plain import manuscript_of, manuscript_of_blocks
 from core.documents.formats.rtf_marks import NOTE_CLOSE, NOTE_OPEN, PARAGRAPH, ROW, marked_source
-from core.documents.structure.blocks import Block, Manuscript
+from core.documents.structure.blocks import CUT_OFF, Block, Manuscript
 from core.documents.structure.headings import CELL_END
 from core.errors import DocumentError
 from core.text.words import translated as _
@@ -43,8 +44,10 @@ def read_rtf(data: bytes, name: str) -> Manuscript:
     if not _MARKS.sub("", text).strip():
         raise DocumentError(_("{name} is a rich text file (RTF) without text.").format(name=name))
     if _is_wrapped(text):
-        return _of_lines(text, title, author)
-    return manuscript_of_blocks(list(_blocks(text)), "rtf", title=title, author=author)
+        whole = _of_lines(text, title, author)
+    else:
+        whole = manuscript_of_blocks(list(_blocks(text)), "rtf", title=title, author=author)
+    return whole if source.rstrip("\0\r\n ").endswith("}") else replace(whole, warnings=(_(CUT_OFF),))
 
 
 def _is_wrapped(text: str) -> bool:

@@ -6,6 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from core.text.words import marked as N_
+
+# of a format whose text can be read up to where the file breaks off
+CUT_OFF = N_("The file ends before the book does: what came behind was not read. Download or copy it again.")
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
