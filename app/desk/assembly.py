@@ -90,7 +90,9 @@ class AppServices:
         self.folders = BookFolders(store, library, self.imports, preferences=preferences, known=known)
         store.watch(self.folders.follow)
         self.conversations = Conversations(store, history, books)
-        self.conversation_import = ConversationImport(store, library, history, books=books, uploads=uploads)
+        self.conversation_import = ConversationImport(
+            store, library, history, books=books, reader=self.reader, uploads=uploads
+        )
 
         self.chapters = Chapters(store, library)
         self.requests = Requests(store, library, preferences)

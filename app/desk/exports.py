@@ -75,7 +75,7 @@ class Exports:
         book, turns = self._books.current, self._books.turns if form == "json" else self._within_limit()
         title = book.title if book else _("Conversation")
         named = self._history.title(self._store.state.conversation_id) or title
-        cited, notes = self._cited(turns, cite), self._reader.noted()
+        cited, notes = self._cited(turns, cite), self._reader.noted(limited=form != "json")
         made = origin(book, models_of(turns), self._today())
         if form == "epub":
             return self._told_in(turns, cited)
@@ -84,7 +84,8 @@ class Exports:
             if not cards:
                 raise self._no_card(self._books.turns)
             return self._file(short_title(title), form, as_tsv(book, cards), book)
-        talk = ConversationFile(book, title if form == "md" else named, turns, notes, cited, made)
+        marked = self._reader.all_bookmarks
+        talk = ConversationFile(book, title if form == "md" else named, turns, notes, cited, made, marked)
         write = {"md": as_markdown, "html": as_html, "json": as_json}[form]
         return self._file(short_title(title), form, write(talk), book, models_of(turns))
 
@@ -221,14 +222,22 @@ class ConversationImport:
     """Brings in what `Exports` wrote as JSON. `uploads`: where a browser's files arrive."""
 
     def __init__(
-        self, store: Store, library: Library, history: History, *, books: OpenBooks, uploads: Path
+        self,
+        store: Store,
+        library: Library,
+        history: History,
+        *,
+        books: OpenBooks,
+        reader: Reader,
+        uploads: Path,
     ) -> None:
         self._store, self._library, self._history = store, library, history
-        self._books, self._uploads = books, uploads
+        self._books, self._reader, self._uploads = books, reader, uploads
 
     def bring_in(self, path: str) -> None:
-        """Opens a conversation that was exported, or the one there that is the same; `path`: an upload, which
-        is deleted. Raises UserError where it is none, or about a book that is not on the shelf.
+        """Opens a conversation that was exported, or the one there that is the same, and takes the bookmarks
+        of its book along; `path`: an upload, which is deleted. Raises UserError where it is none, or about a
+        book that is not on the shelf.
         """
         file = uploaded(self._uploads, path)
         try:
@@ -247,5 +256,6 @@ class ConversationImport:
         talk = known or self._history.bring_in(made.book_id, made.title, made.turns)
         self._books.select(made.book_id)
         self._books.open_conversation(talk)
+        self._reader.bring(made.bookmarks)
         if known:
             self._store.say(_("That conversation is here already."), "info")

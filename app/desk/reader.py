@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -40,6 +41,12 @@ class Reader:
     def bookmarks(self) -> tuple[Bookmark, ...]:
         """Those that may be shown."""
         return shown_bookmarks(self._known(), self._store.state.notebook)
+
+    @property
+    def all_bookmarks(self) -> tuple[Bookmark, ...]:
+        """Those behind the limit as well."""
+        state = self._store.state
+        return shown_bookmarks(self._library.find(state.book_id), state.notebook)
 
     def opened(self, whole: Document | None, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that show a book where it was left, at first at its first chapter."""
@@ -145,6 +152,12 @@ class Reader:
             if one.offset == offset:
                 noted = replace(one, note=note.strip()[:NOTE_CHARS])
                 self._write(book, notebook.with_bookmark(noted))
+
+    def bring(self, bookmarks: Sequence[Bookmark]) -> None:
+        """Takes bookmarks of another computer along, wherever they stand in the book."""
+        whole = self._library.find(self._store.state.book_id)
+        if bookmarks and whole:
+            self._write(whole, self._store.state.notebook.brought(bookmarks, whole.text))
 
     def unmark(self, offset: int) -> None:
         """Takes a bookmark and its note away."""

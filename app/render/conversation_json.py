@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.render.export import ConversationFile
+from app.render.export import ConversationFile, Noted
+from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark
 from app.store.turns import StoredTurn
 from core.config import LENGTHS, READING_MODES
 from core.errors import UserError
@@ -23,6 +24,7 @@ from core.text.words import translated as _
 FORMAT = "triforce-chat conversation"
 VERSION = 1
 MOST_BYTES, MOST_TURNS, MOST_CHARS, MOST_LINES = 20_000_000, 2000, 500_000, 200
+MOST_NOTES, MOST_OFFSET = 5000, 1 << 31
 # what reading another form ends in; OverflowError: 1e999 as a number of a chapter
 _NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 STATES = ("finished", "stopped", "failed")
@@ -30,12 +32,15 @@ STATES = ("finished", "stopped", "failed")
 
 @dataclass(frozen=True, slots=True)
 class ImportedConversation:
-    """A conversation out of a file: (role, text, state, extra) of each turn, in order."""
+    """A conversation out of a file: (role, text, state, extra) of each turn, in order, and the bookmarks of
+    its book.
+    """
 
     book_id: str
     book_title: str
     title: str
     turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
+    bookmarks: tuple[Bookmark, ...] = ()
 
 
 def as_json(talk: ConversationFile) -> str:
@@ -44,7 +49,7 @@ def as_json(talk: ConversationFile) -> str:
     known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
     whole = {"format": FORMAT, "version": VERSION, "book": known, "title": talk.title, "made": talk.made}
     whole["turns"] = _written(talk.turns)
-    whole["notes"] = [{"words": words, "place": place, "note": note} for words, place, note in talk.notes]
+    whole["notes"] = [_noted(one, noted) for one, noted in zip(talk.bookmarks, talk.notes, strict=True)]
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
@@ -59,10 +64,9 @@ def brought(path: Path) -> ImportedConversation:
         version = whole["version"]
         if isinstance(version, int) and version > VERSION:
             raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
-        book, turns = whole["book"], whole["turns"]
-        made = ImportedConversation(
-            _line(book["sha256"]), _line(book["title"]), _line(whole["title"]), _turns(turns)
-        )
+        book, turns, notes = whole["book"], whole["turns"], whole.get("notes", [])
+        names = (_line(book["sha256"]), _line(book["title"]), _line(whole["title"]))
+        made = ImportedConversation(*names, _turns(turns), _bookmarks(notes))
     except _NOT_OURS as error:
         words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
         raise UserError(words) from error
@@ -83,6 +87,24 @@ def _written(turns: Iterable[StoredTurn]) -> list[dict[str, Any]]:
         for one in turns
         if one.state != "writing"
     ]
+
+
+def _noted(one: Bookmark, noted: Noted) -> dict[str, Any]:
+    place = {"place": noted[1], "offset": one.offset, "length": one.length}
+    return {"words": one.words, "note": one.note, **place}
+
+
+def _bookmarks(given: Any) -> tuple[Bookmark, ...]:
+    """Where their words stand is looked for: a place alone is not believed."""
+    found = []
+    for one in given[:MOST_NOTES]:
+        words, note = _text(one["words"])[:WORDS_CHARS], _text(one["note"])[:NOTE_CHARS]
+        offset, length = one.get("offset", 0), one.get("length", len(words))
+        if not all(type(place) is int and 0 <= place <= MOST_OFFSET for place in (offset, length)):
+            raise ValueError("a place")
+        if words:
+            found.append(Bookmark(offset, max(length, len(words)), words, note))
+    return tuple(found)
 
 
 def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:

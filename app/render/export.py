@@ -12,6 +12,7 @@ from app.render.footnotes import Footnotes, unsure_legend
 from app.render.markdown import Citation, answer_html
 from app.render.origin import incomplete
 from app.render.templating import render
+from app.store.notebook import Bookmark
 from app.store.turns import StoredTurn, displayed_text
 from core.documents.document import Document
 from core.text.words import listed_texts
@@ -29,9 +30,9 @@ SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
 
 @dataclass(frozen=True, slots=True)
 class ConversationFile:
-    """What is written of a conversation. `notes`: the book's bookmarks with their notes; `cited`: the marks
-    of the answers by their turns' numbers, which become footnotes with chapter and page; `made`: where it
-    comes from (app.render.origin).
+    """What is written of a conversation. `notes`: the book's bookmarks with their notes, as words;
+    `bookmarks`: as they are, to be brought in elsewhere; `cited`: the marks of the answers by their turns'
+    numbers, which become footnotes with chapter and page; `made`: where it comes from (app.render.origin).
     """
 
     book: Document | None
@@ -40,6 +41,7 @@ class ConversationFile:
     notes: Sequence[Noted] = ()
     cited: Mapping[int, Sequence[Citation]] | None = None
     made: str = ""
+    bookmarks: Sequence[Bookmark] = ()
 
 
 def as_markdown(talk: ConversationFile) -> str:

@@ -15,7 +15,7 @@ from app.render.templating import render
 from core.text.words import Message
 
 LEVELS = ("draft", "ngram", "retrieval", "target")
-LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+")
+LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+(?=\S)")
 QUOTED = re.compile(r"^\s{0,3}>[ \t]?")
 HEADING = re.compile(r"^#{1,6}\s+")
 _BETWEEN_QUOTATIONS, _OMITTED = "” “", " … "

@@ -64,6 +64,14 @@ class Notebook:
         """Unknown offsets are fine."""
         return replace(self, bookmarks=tuple(one for one in self.bookmarks if one.offset != offset))
 
+    def brought(self, new: Iterable[Bookmark], text: str) -> Notebook:
+        """With bookmarks of another computer as well, where their words stand in this text. What stands at a
+        place already stays.
+        """
+        found = (one for one in _settled(new, text) if not one.lost)
+        here = {one.offset: one for one in (*found, *self.bookmarks)}
+        return replace(self, bookmarks=tuple(here[offset] for offset in sorted(here)))
+
     def settled_in(self, text: str) -> Notebook:
         """With every place where its words stand in this text, the nearest one where they stand often."""
         position = self.position if self.position is not None and self.position < len(text) else None

@@ -102,6 +102,12 @@ def test_quotations_in_a_row_stand_in_one_pair_of_marks_with_what_lies_between_l
     assert answer_html(((text, ""),), found).count('data-offset="90"') == 1
 
 
+def test_a_number_alone_is_no_item():
+    """ "How many ships?" "41.": the answer was not there."""
+    assert "41." in answer_html((("41.\n\nChapter 2:\n> He owned 41 ships.", ""),))
+    assert [block.tag for block in blocks((("41.", ""),))] == ["p"]
+
+
 def test_items_that_count_on_are_one_list():
     """A third item must not begin a list of its own; a number out of order must."""
     written = blocks((("1. One\n2. Two\n3. Three\n7. Seven", ""),))

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import date
 from html import unescape
 
@@ -43,6 +44,13 @@ def talk(opened, monkeypatch):
     return desk
 
 
+def brought_in(desk, tmp_path, text: str) -> None:
+    path = tmp_path / "uploads" / "x" / "talk.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    desk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
+
+
 def rows(text: str) -> list[list[str]]:
     """The cards as Anki's import reads them: lines that begin with # are its header."""
     lines = [line for line in text.splitlines() if not line.startswith("#")]
@@ -71,12 +79,39 @@ def test_every_form_says_which_book_which_model_and_when(talk):
 
 
 def test_who_answered_goes_along_where_a_conversation_is_brought_in(talk, tmp_path):
-    path = tmp_path / "uploads" / "x" / "talk.json"
-    path.parent.mkdir()
-    path.write_text(talk.exports.conversation("json").content, encoding="utf-8")
+    text = talk.exports.conversation("json").content
     talk.trash.throw_conversation(talk.state.conversation_id)
-    talk.actions.dispatch({"act": "bring-in", "path": str(path), "name": "talk.json"})
+    brought_in(talk, tmp_path, text)
     assert MODELS in talk.exports.conversation("md").content
+
+
+def test_bookmarks_and_notes_are_brought_in_with_the_conversation(talk, tmp_path):
+    """The file held them, and they were lost without a word. What stands here already stays."""
+    noted(talk, "The keeper lit the lamp.", "Who?")
+    noted(talk, "Nobody came.")
+    text, there = talk.exports.conversation("json").content, talk.reader.bookmarks
+    for one in there:
+        talk.reader.unmark(one.offset)
+    noted(talk, "Nobody came.", "My own.")
+    brought_in(talk, tmp_path, text)
+    assert talk.reader.bookmarks == (there[0], replace(there[1], note="My own."))
+    # a place is looked for by its words, and where they are not there is none
+    moved = json.loads(text)
+    moved["notes"][0] |= {"offset": 0, "words": "The keeper"}
+    moved["notes"][1]["words"] = "A stranger came."
+    for one in there:
+        talk.reader.unmark(one.offset)
+    brought_in(talk, tmp_path, json.dumps(moved))
+    assert [(one.offset, one.note) for one in talk.reader.bookmarks] == [(there[0].offset, "Who?")]
+
+
+@pytest.mark.parametrize("broken", [{"offset": -1}, {"offset": "3"}, {"length": True}, {"words": 5}])
+def test_a_bookmark_that_is_none_is_refused_with_its_file(talk, tmp_path, broken):
+    noted(talk, "Nobody came.")
+    made = json.loads(talk.exports.conversation("json").content)
+    made["notes"][0] |= broken
+    with pytest.raises(UserError):
+        brought_in(talk, tmp_path, json.dumps(made))
 
 
 @pytest.mark.parametrize("sure", [True, False])
