@@ -49,6 +49,12 @@ _NUMBER_WORD = (
     r"|thousands?|millions?|dozens?|half|score|an?|no|none|single|once|twice|several|few|many|all|both|pair"
     r"|couple"
 )
+# words that are one: no part of them stands there for itself
+_ONE_WORD = re.compile(
+    r"\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty-(?:one|two|three|four|five|six|seven|eight|nine)"
+    r"|\w+-in-law)\b",
+    re.IGNORECASE,
+)
 _VERDICT = re.compile(r"\W*(?:yes|no)\W*", re.IGNORECASE)
 _QUANTITY = re.compile(rf"{_NUMBER_WORD})\b", re.IGNORECASE)
 _AMOUNT = re.compile(rf"{_NUMBER_WORD}|much|more|little|lot|everything|nothing|enough)\b", re.IGNORECASE)
@@ -98,6 +104,14 @@ def somebodies(text: str) -> frozenset[str]:
     """The words of a text, in small letters, that stand where it names or means somebody."""
     found = (word for match in _SOMEBODY.finditer(text) for word in match.groups() if word)
     return frozenset(word.lower() for word in found if terms(word))
+
+
+def in_part(said: str, text: str) -> bool:
+    """Whether a word of `said` stands in `text` only as a part of one: "eight" in "eighty-eight"."""
+    parts = set(terms(" ".join(_ONE_WORD.findall(text))))
+    if not parts:
+        return False
+    return bool(set(terms(_ONE_WORD.sub("", said))) & (parts - set(terms(_ONE_WORD.sub("", text)))))
 
 
 def is_verdict(answer: str) -> bool:

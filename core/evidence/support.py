@@ -25,7 +25,7 @@ from core.documents.document import Document
 from core.documents.quotes import QuoteIndex
 from core.documents.word_count import count_words
 from core.events import AttentionEvidence
-from core.evidence.answer_kinds import fits_kind, own_words, repeats_question, somebodies
+from core.evidence.answer_kinds import fits_kind, in_part, own_words, repeats_question, somebodies
 from core.evidence.attention_evidence import LOOKED, Places, combined_scores
 from core.evidence.names import names_and_others
 from core.evidence.passages import Passage, book_passages, sentence_spans
@@ -48,12 +48,6 @@ _LETTER = re.compile(r"[^\W\d_]")
 # the first word of each sentence; "Mr." does not end one
 _BEGINS = re.compile(r"(?:^|(?<!\bMr)(?<!\bMrs)(?<!\bDr)(?<!\bSt)[.!?\u2026\n])[\W\d_]*([^\W\d_]+)")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
-# words that are one: no part of them stands there for itself
-_ONE_WORD = re.compile(
-    r"\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty-(?:one|two|three|four|five|six|seven|eight|nine)"
-    r"|\w+-in-law)\b",
-    re.IGNORECASE,
-)
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
 _DENIES = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
@@ -426,7 +420,7 @@ class Evidence:
         known = self._text[held.passage.start : held.passage.end]
         if not set(self.names_in(sentence)) <= set(NAME.findall(known)):
             return False
-        if _halves(known) & set(terms(_ONE_WORD.sub("", sentence))):
+        if in_part(sentence, known):
             return False
         return set(_NUMBER.findall(_ITEM.sub("", sentence))) <= set(_NUMBER.findall(known))
 
@@ -439,12 +433,6 @@ class Evidence:
             begins = not _LETTER.search(sentence, 0, match.start())
             if not begins or not self._common.issuperset(terms(word)):
                 yield word
-
-
-def _halves(text: str) -> set[str]:
-    """The content words that stand there only as a part of a word: "eight" in "eighty-eight"."""
-    parts = set(terms(" ".join(_ONE_WORD.findall(text))))
-    return parts - set(terms(_ONE_WORD.sub("", text))) if parts else parts
 
 
 def denied(text: str) -> set[str]:

@@ -152,7 +152,8 @@ def test_a_mark_counts_how_much_is_likely_right_and_how_much_refused(uses, besid
     marks = []
     for replies in (HIDDEN, {**HIDDEN, "priest": HIDDEN["third plank"]}):
         session, _engine = make(reader(replies), style=JUDGED)
-        uses(Verifier(0.0, (0.0,) * len(NAMES), 0.0, 0.5, 0.0, **beside))  # each is right by one half
+        hardly = tuple(0.001 * weight for weight in BORNE_OUT)  # each is right by one half
+        uses(Verifier(0.0, hardly, 0.0, 0.5, 0.0, **beside))
         (stand,) = finished(ask(session, told(), QUESTION, reading_mode="retrieval")).stands
         marks.append(stand.borne_out)
     assert marks == several
