@@ -15,7 +15,7 @@ from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Piece, SourceSpan, Stats
 from core.evidence.answer_kinds import own_words
-from core.evidence.passages import Passage, sentence_spans
+from core.evidence.passages import Passage, sentence_spans, speech_start
 from core.evidence.support import UNFOUND, Evidence
 from core.request import Request
 from core.stats import combined_stats
@@ -195,6 +195,8 @@ def _whole_speech(text: str, start: int, end: int) -> tuple[int, int]:
     """A place with the rest of the speech that it begins or ends in the middle of, where that is no more than
     may be quoted.
     """
+    begins = speech_start(text, start)
+    start = begins if end - begins <= _QUOTE_CHARS else start
     first = text.rfind("\n\n", 0, start) + 1
     last = min(at for at in (text.find("\n\n", end), len(text)) if at >= 0)
     opens = next((letter for letter in text[first:last] if letter in _SPEECH), '"')

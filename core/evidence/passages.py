@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from core.documents.document import Document, Section
+from core.documents.structure.headings import read_heading
 
 LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
@@ -73,6 +74,14 @@ def sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
 def unlabelled(text: str, span: tuple[int, int]) -> tuple[int, int]:
     """One of these sentences without who speaks it in a play, or the number that it stands behind."""
     return _cut(text, *span, _SENTENCE)[-1]
+
+
+def speech_start(text: str, at: int) -> int:
+    """Where the speech of a play that `at` stands in begins, with who speaks; `at` where there is none."""
+    paragraph = text.rfind("\n\n", 0, at)
+    begins = paragraph + 2 if paragraph >= 0 else 0
+    first = next(iter(_cut(text, begins, at, _SENTENCE)), (at, at))
+    return begins if _is_label(text, *first) and read_heading(text[slice(*first)]) is None else at
 
 
 def _grains(text: str, section: Section) -> Iterator[_Span]:

@@ -51,6 +51,20 @@ def test_a_quotation_begins_and_ends_with_the_speech_it_lies_in(opens: str, clos
     assert shown("And then?") == f"{opens}And then?{closes}"
 
 
+@pytest.mark.parametrize("label", ["TARLE. ", "FIRST SAILOR.\n", "PIP. [Aside.] "])
+def test_a_quotation_from_a_play_begins_with_who_speaks(label: str):
+    """“Never one was dark. PIP.” stood there: what Tarle says, and who speaks next."""
+    text = f"{label}Forty lamps. Never one was dark.\n\nPIP. And then?\n\nXII. It was late. He came."
+
+    def shown(sentence: str) -> str:
+        start = text.index(sentence)
+        return quotation(_book(text), (start, start + len(sentence)))[1].text[3:]
+
+    assert shown("Never one was dark.") == f"{label}Forty lamps. Never one was dark.".replace("\n", " ")
+    assert shown("Forty lamps.") == f"{label}Forty lamps.".replace("\n", " ")
+    assert shown("He came.") == "He came."
+
+
 def test_a_speech_longer_than_a_quotation_is_not_made_whole():
     text = f"\u201cIt was tea. {ROUND} I drank it. {ROUND}\u201d"
     start = text.index("I drank")
