@@ -8,7 +8,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
+from core import paths
 from core.errors import UserError
+from core.text.words import listed_texts
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -22,6 +24,13 @@ def in_words(error: Exception) -> str:
     if is_full(error):  # foreseen, and perhaps so for every second of an answer
         log.warning("%s", error)
         return _("The disk is full: that could not be stored. Make room on it, then try again.")
+    if isinstance(error, OSError | sqlite3.Error) and is_away():
+        log.warning("%s", error)
+        words = _(
+            "The data folder {folder} is not there: that could not be stored. Connect the drive that it is "
+            "on, or put the folder back; then try again."
+        )
+        return words.format(folder=paths.data_dir())
     log.error("something went wrong", exc_info=error)
     said = str(error).lower()
     if _number(error) in (errno.EROFS, errno.EACCES, errno.EPERM) or "readonly" in said:
@@ -33,13 +42,25 @@ def in_words(error: Exception) -> str:
         )
     if isinstance(error, OSError | sqlite3.Error):
         words = _("That could not be stored or read: {error}. See that the data folder is there, then retry.")
-        return words.format(error=error)
+        return words.format(error=_reason(error))
     return _("Something went wrong inside the app; the log has the details. Please try again.")
 
 
 def is_full(error: Exception) -> bool:
     """Whether the disk, or what the person may use of it, has no room."""
     return _number(error) in (errno.ENOSPC, errno.EDQUOT) or "is full" in str(error).lower()
+
+
+def is_away() -> bool:
+    """Whether the data folder is gone, as where its drive was pulled out."""
+    return not paths.data_dir().is_dir()
+
+
+def _reason(error: Exception) -> str:
+    """In the system's words, without its number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return listed_texts([error.strerror, *filter(None, (error.filename,))], ": ")
 
 
 def _number(error: Exception) -> int | None:

@@ -5,6 +5,7 @@ system's place.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -45,7 +46,9 @@ def pointer() -> Path:
 
 
 def moved_to() -> Path | None:
-    """The folder that the data was moved to in the app. Raises UserError where it is not there."""
+    """The folder that the data was moved to in the app. Raises UserError where it is not there and this
+    process has not seen it.
+    """
     try:
         folder = Path(json.loads(pointer().read_text(encoding="utf-8"))["to"])
     except FileNotFoundError:
@@ -53,6 +56,11 @@ def moved_to() -> Path | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         words = _("{file} should say where the data folder is, and cannot be read. Delete it to begin anew.")
         raise UserError(words.format(file=pointer())) from error
+    return _seen(folder)
+
+
+@functools.cache
+def _seen(folder: Path) -> Path:
     if not folder.is_dir():
         words = _(
             "The data folder {folder} is not there. Connect the drive that it is on, then start again; or "
@@ -63,17 +71,26 @@ def moved_to() -> Path | None:
 
 
 def data_dir() -> Path:
-    """The root of everything the app stores; created when missing. Raises UserError as `moved_to`."""
+    """The root of everything the app stores; made when a process asks first, and not again: where its drive
+    is gone, nothing is begun in its place. Raises UserError as `moved_to`.
+    """
     override = os.environ.get("TRIFORCE_HOME")
-    root = Path(override).expanduser() if override else moved_to() or default_dir()
+    return _begun(Path(override).expanduser() if override else moved_to() or default_dir())
+
+
+@functools.cache
+def _begun(root: Path) -> Path:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)  # books and conversations are private
     return root
 
 
 def subdir(name: str) -> Path:
-    """A folder below the root, such as "models", "books" or "snapshots"; created when missing."""
+    """A folder below the root, such as "models", "books" or "snapshots"; made when missing, if the root is
+    there.
+    """
     path = data_dir() / name
-    path.mkdir(parents=True, exist_ok=True)
+    if path.parent.is_dir():
+        path.mkdir(exist_ok=True)
     return path
 
 
@@ -88,9 +105,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     """The name under which to write what gets to `path` when the block ends. A killed program leaves the old
     file.
 
-    The folder is made when missing. What the block raises leaves nothing behind. Raises OSError.
+    What the block raises leaves nothing behind. Raises OSError, also where the folder is missing.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     # of its own for each call: two threads may write the same file at once
     part = path.with_name(f".{path.name}.{os.getpid()}-{next(_calls)}.part")
     try:

@@ -62,6 +62,9 @@ FAULTS = {
         "e2e/test_faults.py::test_a_data_folder_that_becomes_read_only_is_said",
     ],
     "the data folder is gone": [
+        "app/test_folder_gone.py::test_a_book_is_not_put_on_a_shelf_that_is_gone",
+        "app/test_folder_gone.py::test_an_answer_that_cannot_be_kept_says_so_and_is_kept_with_the_folder_back",
+        "app/test_folder_gone.py::test_nothing_is_begun_in_its_place",
         "app/test_bad_days.py::test_a_data_folder_that_vanishes_costs_no_answer_and_is_said",
         "app/test_moving.py::test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place",
         "e2e/test_faults.py::test_a_drive_that_is_gone_in_an_answer_costs_nothing",

@@ -146,7 +146,7 @@ def test_times_are_said_as_people_do(seconds: float, said: str):
 
 def test_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     """A disk that fills up in the middle must leave the old file and no half of the new one."""
-    file = tmp_path / "folder" / "settings.json"
+    file = tmp_path / "settings.json"
     write_whole(file, "old")
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):

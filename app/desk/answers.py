@@ -79,8 +79,8 @@ class AnswerQueue:
             self.job.join(timeout_s)
 
     def _kept(self, prepared: Callable[[], AnswerJob]) -> AnswerJob:
-        """A question that the disk has no room for is asked all the same; its answer says that it is not
-        stored.
+        """A question that the disk has no room for, or whose folder is gone, is asked all the same; its
+        answer says that it is not stored.
         """
 
         def in_order() -> AnswerJob:
@@ -90,7 +90,7 @@ class AnswerQueue:
         try:
             return with_room(in_order)
         except sqlite3.Error as error:
-            if not is_full(error):
+            if self._history.path.is_file() and not is_full(error):
                 raise
             with self._history.holding():
                 return prepared()

@@ -4,15 +4,12 @@ disk has no room.
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import threading
 from pathlib import Path
 
 from app.desk.store import Store
 from app.desk.values import DiskShortage, Notice, ReadingsUsage
-from app.errors import in_words
 from app.models.catalogue import Models
 from app.store.history import History
 from app.store.library import Library
@@ -66,16 +63,8 @@ class DiskUsage:
             threading.Thread(target=self.warn, name="disk", daemon=True).start()
 
     def warn(self) -> None:
-        """Says what can go where the disk has no room, and no more where it has some again; and that the data
-        folder was taken away: the open file of the conversations goes on being written where it is now.
-        """
-        if self._store.state.notice is None and not self._history.path.is_file():
-            gone = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._history.path))
-            self._store.say(in_words(gone))
-        try:
-            short = is_short(paths.data_dir())
-        except OSError:  # its drive is gone, which is said by what needed it
-            return
+        """Says what can go where the disk has no room, and no more where it has some again."""
+        short = is_short(paths.data_dir())
         if short or self._store.state.shortage:
             self._store.update(shortage=self._shortage() if short else None)
 

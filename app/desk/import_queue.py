@@ -20,7 +20,7 @@ from app.desk.disk_usage import is_short
 from app.desk.shelf import Shelf
 from app.desk.store import Store
 from app.desk.values import ImportedFile, Notice
-from app.errors import in_words, is_full
+from app.errors import in_words, is_away, is_full
 from app.models.progress import StageEstimate
 from app.store.known_files import KnownFiles
 from core.documents.document import Document
@@ -78,6 +78,8 @@ class ImportQueue:
         reason = _("It could not be copied into the app.")
         if not limit_mb and is_short(self._uploads):
             reason = in_words(OSError(errno.ENOSPC, name))
+        if not limit_mb and is_away():
+            reason = in_words(OSError(errno.ENOENT, name))
         if limit_mb:
             reason = _("It is larger than the limit of {limit} MB.").format(limit=limit_mb)
         self._store.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
@@ -247,7 +249,7 @@ class ImportQueue:
             log.exception("reading %s failed", opening.name)
             words = (
                 in_words(error)
-                if is_full(error)
+                if is_full(error) or is_away()
                 else _(
                     "“{name}” could not be read. The log has the details; another format of the same book "
                     "may work."

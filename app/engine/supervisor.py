@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.engine.process import EngineProcess, log_path, why_ended
+from app.errors import in_words
 from core.config import Settings
 from core.events import Event, Failed, Loading
 from core.text.words import translated as _
@@ -134,13 +135,18 @@ class Supervisor:
     def _launch(self) -> None:
         self._known_book, self._answering = None, None
         self.error, self.loading = "", Loading(_("Starting the engine"))
-        self._process = EngineProcess(
-            self._command,
-            numbers=self._numbers,
-            heard=self._heard,
-            answered=self._answered,
-            ended=self._ended,
-        )
+        try:
+            self._process = EngineProcess(
+                self._command,
+                numbers=self._numbers,
+                heard=self._heard,
+                answered=self._answered,
+                ended=self._ended,
+            )
+        except OSError as error:  # its log cannot be written, where the data folder is gone
+            self.error = in_words(error)
+            self._become("failed")
+            return
         self._become("loading")
         self._process.send({"do": "load", "id": 0, "settings": self._settings.to_json()})
 

@@ -17,6 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.errors import is_away
 from app.host.secrets import Keys
 from app.render.templating import render
 from app.server.languages import wished
@@ -25,6 +26,7 @@ from core.text.words import in_language
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 # asked by the app itself and by a second start; they reveal nothing
 OPEN_PATHS = ("/gradio_api/startup-events", "/healthz")
+UPLOAD = "/gradio_api/upload"
 
 # scripts: Gradio's page is built of inline scripts and compiles its templates; connections and frames stay on
 # this origin
@@ -119,6 +121,8 @@ class LocalGuard:
             return PlainTextResponse("Requests from other sites are refused.", 403)
         if keyed:
             return None
+        if scope["path"] == UPLOAD and is_away():
+            return PlainTextResponse("The data folder is gone.", 507)  # Gradio would make one in its place
         if scope["path"] in ("/enter", "/code"):
             return self._let_in(scope, headers)
         code = parse_qs(scope["query_string"].decode("latin-1")).get("k", [""])[0]

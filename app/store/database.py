@@ -4,6 +4,7 @@ used. Knows nothing of what stands in it.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from pathlib import Path
@@ -76,6 +77,22 @@ def reopened(path: Path, error: sqlite3.Error) -> sqlite3.Connection | None:
         return db
     except (sqlite3.Error, _Unusable, UserError):
         return None
+
+
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Which file lies there; None where none does."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def check_place(path: Path, opened: tuple[int, int] | None) -> None:
+    """Raises sqlite3.OperationalError where the file that was `opened` lies at `path` no more: it would go on
+    being written where it is now, or nowhere.
+    """
+    if file_at(path) != opened:
+        raise sqlite3.OperationalError(OUT_OF_REACH[0])
 
 
 def _opened(path: Path) -> sqlite3.Connection:

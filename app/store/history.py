@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.errors import in_words
 from app.store import fulltext
-from app.store.database import connect, reopened
+from app.store.database import check_place, connect, file_at, reopened
 from app.store.making_room import with_room
 from app.store.turn_rows import TurnRows, read_rows, read_talks
 from app.store.turns import (
@@ -42,7 +42,7 @@ class History:
         self._lock = threading.RLock()
         self.path, self._clock = path, clock
         self._db, self.warning = connect(path)  # `warning`: what the person is to be told of the file
-        self._indexed = fulltext.prepare_index(self._db)
+        self._file, self._indexed = file_at(path), fulltext.prepare_index(self._db)
         # what the disk had no room for: shown, and written with the next that can be
         self._failures, self._refusal = 0, ""
         self._held, self._holds = UnwrittenTurns(), False
@@ -295,6 +295,8 @@ class History:
                 self._holds, self._failures = False, self._failures + 1
 
     def _write(self) -> None:
+        with self.together():
+            pass  # reached again, or raised
         if self._held.turns:
             self._write_held()
         for key, late in list(self._unwritten.items()):
@@ -326,6 +328,8 @@ class History:
         with self._lock:
             outermost = not self._db.in_transaction
             try:
+                if outermost and not self._holds:
+                    check_place(self.path, self._file)
                 self._db.execute("SAVEPOINT together")
             except sqlite3.Error as error:
                 if not self._reached_again(error):
@@ -353,7 +357,8 @@ class History:
             self._failures += self._db.total_changes + 1  # `version` goes on rising
             with contextlib.suppress(sqlite3.Error):
                 self._db.close()
-            self._db, self._indexed = db, fulltext.prepare_index(db)
+            self._db, self._file = db, file_at(self.path)
+            self._indexed = fulltext.prepare_index(db)
         return db is not None
 
     def _now(self) -> float:
@@ -372,29 +377,26 @@ class History:
 
     def title(self, conversation_id: str) -> str:
         """Its name; empty for an unknown one."""
-        query = "SELECT title FROM conversations WHERE id = ?"
-        with self._lock:
-            if held := self._held.talks.get(conversation_id):
-                return held.title
-            row = self._db.execute(query, (conversation_id,)).fetchone()
-        return from_text(row[0]) if row else ""
+        return self._known(conversation_id)[0]
 
     def book_of(self, conversation_id: str) -> str:
         """The book that a conversation is about; "" where it is about none, or is gone."""
-        query = "SELECT book_id FROM conversations WHERE id = ?"
+        return self._known(conversation_id)[1]
+
+    def _known(self, conversation_id: str) -> tuple[str, str]:
+        """Its name and its book's id."""
+        query = "SELECT title, book_id FROM conversations WHERE id = ?"
         with self._lock:
             if held := self._held.talks.get(conversation_id):
-                return held.book_id
+                return held.title, held.book_id
             row = self._db.execute(query, (conversation_id,)).fetchone()
-        return row[0] if row else ""
+        return (from_text(row[0]), row[1]) if row else ("", "")
 
     def forget_book(self, book_id: str) -> list[str]:
         """Deletes all conversations about the book, for good, and returns their ids."""
+        query = "SELECT id FROM conversations WHERE book_id = ?"
         with self._lock:
-            ids = [
-                row[0]
-                for row in self._db.execute("SELECT id FROM conversations WHERE book_id = ?", (book_id,))
-            ]
+            ids = [row[0] for row in self._db.execute(query, (book_id,))]
             self._db.execute("DELETE FROM conversations WHERE book_id = ?", (book_id,))
             self._forgotten(ids)
         return ids
@@ -421,8 +423,7 @@ class History:
         query = "SELECT id FROM conversations WHERE forgotten <= ?"
         with self._lock:
             ids = [row[0] for row in self._db.execute(query, (before,))]
-            for conversation_id in ids:
-                self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+            self._db.executemany("DELETE FROM conversations WHERE id = ?", [(one,) for one in ids])
             self._forgotten(ids)
         return ids
 

@@ -55,6 +55,7 @@ class Library:
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._root = root
+        root.mkdir(parents=True, exist_ok=True)  # and not again: where its drive is gone, no other is begun
         self._clock = clock
         self._lock = threading.RLock()
         # the newest few, so that switching books is instant
@@ -136,6 +137,7 @@ class Library:
         self.unmark_forgotten(document.sha256)
         with self._lock:
             self._remember(document)
+        folder.mkdir(exist_ok=True)
         write_whole(folder / "book.json", document.packed)
         if cover:
             write_whole(folder / _COVER, cover)
@@ -275,6 +277,7 @@ class Library:
     def mark_forgotten(self, book_id: str, now: float) -> None:
         """Takes a book off the shelf; `forget` deletes it. Raises OSError where that cannot be written."""
         with self._lock:
+            self._folder(book_id).mkdir(exist_ok=True)
             write_whole(self._folder(book_id) / _FORGOTTEN, "")
             self._marked[book_id] = now
             self._open.pop(book_id, None)
@@ -320,6 +323,7 @@ class Library:
         folder without its book would be none. Raises OSError.
         """
         folder, open_book = self._folder(book_id), self._open.get(book_id)
+        folder.mkdir(exist_ok=True)
         if open_book is not None and not (folder / "book.json").exists():
             write_whole(folder / "book.json", open_book.packed)
         _write(folder / name, data)

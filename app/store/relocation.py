@@ -126,6 +126,7 @@ def switch(move: Relocation) -> None:
     names = sorted(path.name for path in move.old.iterdir() if path != paths.pointer())
     said = {"to": str(move.new), "remove": str(move.old), "names": names}
     (move.new / MARK).unlink()
+    paths.default_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(paths.pointer(), json.dumps(said, indent=1))
 
 

@@ -15,6 +15,7 @@ deleted and counts as not stored; it is never used.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -94,6 +95,8 @@ class SnapshotStore:
         self._side_kind = KeptWindows if shape.states is None else KeptStates
         shape = shape.of_full
         self._key, self._shape, self._dtype, self._quota_bytes = model_key, shape, dtype, quota_bytes
+        with contextlib.suppress(OSError):  # once: where its drive is gone later, no other is begun
+            folder.root.mkdir(parents=True, exist_ok=True)
         # what files say they are: a text of a million tokens has a thousand, looked at before each is added
         self._read_before: dict[Path, tuple[tuple[int, int], dict]] = {}
 
@@ -319,7 +322,8 @@ class SnapshotStore:
             log.info("no KV snapshot: %.1f GB are more than the quota", len(ids) * self.bytes_per_token / 1e9)
             return True
         folder = self.folder.of(self._key, book_id)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
         self.folder.drop_stale_parts()
         whole = [block for block in chain if block.common == BLOCK_TOKENS]
         paths, parent = [block.path for block in whole], _ROOT

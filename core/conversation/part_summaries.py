@@ -94,6 +94,7 @@ class PartSummaryStore:
             return
         try:
             values = [line[:4] for line in kept]
+            self._file(*key).parent.mkdir(exist_ok=True)
             write_whole(self._file(*key), json.dumps({"lines": values}, ensure_ascii=False))
         except OSError as error:
             log.warning("a part summary cannot be stored: %s", error)

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from app.desk.answer_job import AnswerJob
 from app.desk.books import OpenBooks
 from app.engine.client import Runtime
 from app.engine.process import log_path, why_ended
@@ -117,13 +118,13 @@ def test_a_data_folder_that_vanishes_costs_no_answer_and_is_said(opened, tmp_pat
     assert desk.books.current == book, "the open book is still there to be read"
 
 
-def test_a_data_folder_that_was_moved_away_is_said_behind_the_next_answer(opened):
+def test_conversations_that_were_moved_away_are_said_behind_the_next_answer(opened):
     """Two questions were asked without a word on the page."""
     desk, _engine = opened(pace=0.001)
     desk.history.path.rename(desk.history.path.with_suffix(".away"))
     desk.questions.ask("Who?")
     wait_until(lambda: not desk.state.busy and desk.state.notice)
-    assert str(desk.history.path) in desk.state.notice.text
+    assert worded_by(AnswerJob._save, desk.state.notice.text) and desk.books.turns[-1].unstored
 
 
 def test_a_clock_that_jumps_changes_no_wait(opened, monkeypatch):

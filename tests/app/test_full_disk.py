@@ -235,13 +235,9 @@ def test_a_book_whose_reading_found_no_room_is_told_why(desk, tmp_path):
     assert in_words(FULL) in desk.state.notice.text and "format" not in desk.state.notice.text
 
 
-def test_a_drive_that_is_gone_takes_no_message_away(crowded, monkeypatch):
+def test_a_drive_that_is_gone_takes_no_message_away(crowded, home):
     """The look at its room failed, and its words took the place of why an answer is not stored."""
-
-    def gone():
-        raise FileExistsError(errno.EEXIST, "File exists")
-
-    monkeypatch.setattr(paths, "data_dir", gone)
+    shutil.rmtree(home)
     before = crowded.state.notice
     crowded._after_answer()
     assert before and crowded.state.notice == before

@@ -148,6 +148,13 @@ def test_two_host_headers_do_not_slip_through(visitor):
     assert seen[0]["status"] == 421
 
 
+def test_an_upload_is_refused_while_the_data_folder_is_gone(visitor, home):
+    """Gradio made one in its place."""
+    assert visitor.post("/gradio_api/upload").text == "inside"
+    home.rmdir()
+    assert visitor.post("/gradio_api/upload").status_code == 507 and visitor.get("/").text == "inside"
+
+
 def test_gradios_environment_switches_are_gone():
     """GRADIO_SHARE and GRADIO_SERVER_NAME in a user's profile would open the app to the world."""
     environ = {

@@ -232,6 +232,8 @@ def test_a_drive_that_is_not_there_is_said_and_no_empty_folder_takes_its_place(o
         paths.data_dir()
     (tmp_path / "away").rename(move.new)
     assert asked(paths.data_dir()) == ["Who keeps the light?"]
+    move.new.rename(tmp_path / "away")
+    assert paths.data_dir() == move.new and not paths.subdir("books").exists(), "gone while the app runs"
     paths.pointer().write_text("{")
     with pytest.raises(UserError, match=r"moved\.json"):
         paths.data_dir()

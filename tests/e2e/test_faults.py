@@ -22,7 +22,7 @@ from core.documents import read_document
 from core.events import Loading, Prefill
 from tests.support.accessibility import problems
 from tests.support.browsing import shot
-from tests.support.fake_runtime import SUMMARY, FakeRuntime
+from tests.support.fake_runtime import SUMMARY, FakeRuntime, wait_until
 from tests.support.full_disks import Unreachable, full, roomy
 from tests.support.said import worded_by
 from tests.support.scripted_engine import SCRIPT
@@ -238,7 +238,8 @@ def test_a_drive_that_is_gone_in_an_answer_costs_nothing(
     assert page.locator(".shelf .book").count() == 1 and page.is_visible(".card h2")
     page.fill("#question textarea", SECOND)
     page.press("#question textarea", "Enter")
-    page.wait_for_selector(".notice:has-text('could not be stored or read')")
+    wait_until(lambda: serve.desk.state.notice.text != said)
+    assert worded_by(in_words, serve.desk.state.notice.text)
     assert page.input_value("#question textarea") == SECOND and asked(page) == [FIRST]
     page.click("#tab-reader")
     page.click("[data-act=turn][data-value=on]")

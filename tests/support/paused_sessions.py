@@ -17,6 +17,7 @@ TEXT = "".join(SENTENCE.format(day=day) for day in range(14))
 
 
 def opened(folder: Path, style: ReadingStyle) -> Session:
+    (folder / "notes").mkdir(exist_ok=True)
     return Session(
         reopened(folder),
         TinyTokenizer(),

@@ -85,7 +85,7 @@ def ensure_embedded(
     report = progress or (lambda stage, fraction: None)
     from filelock import FileLock
 
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(exist_ok=True)
     report(_("Waiting for the embedded model"), None)
     with FileLock(root / f".{NAME}.lock"):
         if not _is_complete(folder, adapter):
