@@ -41,6 +41,7 @@ GONE = ("weights_kernel",)  # keys of earlier versions: a person's own file may 
 GRAPHS = ("auto", "on", "off")
 KERNELS = ("auto", "library")
 DEFAULT_PATH = ROOT / "config.yaml"
+_SAID_CHARS = 80  # of a value that is not allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +251,9 @@ def checked(key: str, value: Any) -> Any:
 
 
 def _not_allowed(key: str, value: Any, allowed: str) -> str:
-    words = _("{key} is {value}; allowed is {allowed}.")
-    return words.format(key=key, value=repr(value), allowed=allowed)
+    words, said = _("{key} is {value}; allowed is {allowed}."), repr(value)
+    short = said if len(said) <= _SAID_CHARS else f"{said[:_SAID_CHARS]} …"
+    return words.format(key=key, value=short, allowed=allowed)
 
 
 def use_data_dir(settings: Settings) -> None:

@@ -127,6 +127,13 @@ def test_bad_values_are_refused_with_the_allowed_range(key, value):
         load_settings(None, {key: value})
 
 
+def test_a_long_value_that_is_refused_is_not_said_whole():
+    """A text of 1,500 letters pushed the drawer of settings out of the window."""
+    with pytest.raises(UserError, match="instructions is 'x+ …; allowed is ") as caught:
+        load_settings(None, {"instructions": "x" * 1500})
+    assert len(str(caught.value)) < 200
+
+
 @pytest.mark.parametrize("key", [name for name, rule in RULES.items() if rule.auto])
 def test_every_auto_key_accepts_auto(key):
     assert getattr(load_settings(None, {key: "Auto"}), key) is None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from lxml import html
 
 import core.config
 from app.cli.parser import main
@@ -231,6 +233,14 @@ def test_a_refused_value_is_said_at_its_field_until_a_good_one_is_taken(desk):
     desk.actions.dispatch({"act": "set", "id": "temperature", "value": "0,7"})
     assert desk.preferences.settings.temperature == 0.7
     assert "refused-" not in "".join(Page(desk).render()["preferences"])
+
+
+def test_what_holds_meanwhile_is_said_also_where_it_is_nothing(desk):
+    """It was "Until then holds."."""
+    desk.actions.dispatch({"act": "set", "id": "instructions", "value": "x" * 1500})
+    drawer = html.fromstring("".join(Page(desk).render()["preferences"]))
+    said = drawer.xpath("//p[@id='refused-instructions']")[0].text_content()
+    assert not re.search(r"then\s+holds", said) and said.count("x") < 90
 
 
 @pytest.mark.parametrize(("typed", "value"), [("0,7", 0.7), ("0,125", 0.125), ("1,5", 1.5), ("1.5", 1.5)])
