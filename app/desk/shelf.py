@@ -37,19 +37,25 @@ class Shelf:
         JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
         otherwise.
         """
+        before = "" if again else self._title_of(document.sha256)
         unstored = self.keep(document, cover=cover, again=again)
+        told = _("“{title}” was read and stands on the shelf.").format(title=document.title)
+        renamed = before not in ("", document.title)
+        if renamed:
+            words = _("“{title}” is the same file as “{before}”: that book has this title now.")
+            told = words.format(title=document.title, before=before)
         if self._store.state.working and unstored:
             words = _("“{name}” was not opened. {reason}")
             self._store.say(words.format(name=document.title, reason=unstored))
         elif self._store.state.working:
-            words = _("“{title}” was read and stands on the shelf.")
-            open_it = Remedy(_("Open"), act="book", id=document.sha256)
-            self._store.say(words.format(title=document.title), "info", open_it)
+            self._store.say(told, "info", Remedy(_("Open"), act="book", id=document.sha256))
         else:
             self._books.select(document.sha256)
             if unstored:
                 words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
                 self._store.say(words.format(title=document.title, reason=unstored))
+            elif renamed:
+                self._store.say(told, "info")
 
     def read_otherwise(self) -> None:
         """Puts all of the open web page in the place of its article, or the article back."""
@@ -69,6 +75,9 @@ class Shelf:
             self._engine.forget_book(document.sha256)
         self._store.tell()
         return unstored
+
+    def _title_of(self, book_id: str) -> str:
+        return next((one.title for one in self._library.entries() if one.id == book_id), "")
 
     def _reads_otherwise(self, document: Document) -> bool:
         """The shelf has the same file with another text or other chapters."""

@@ -10,7 +10,7 @@ from datetime import date, datetime
 import pytest
 
 from app.desk.import_queue import _named
-from app.desk.shelf import kept_of_books
+from app.desk.shelf import Shelf, kept_of_books
 from app.desk.values import ShownPassage
 from app.store.history import History
 from app.web.library import _last_read
@@ -21,7 +21,7 @@ from core.documents.document import Section
 from core.errors import UserError
 from tests.support.desks import card
 from tests.support.fake_runtime import wait_until
-from tests.support.said import figures, text_in, values
+from tests.support.said import figures, text_in, values, worded_by
 
 NONE = 'data-found="none"'
 
@@ -57,6 +57,20 @@ def two(desk, book):
         replace(book, sha256="b" * 64, title="Über Land", author="B. Zwei"), cover=b"", again=False
     )
     return desk
+
+
+@pytest.mark.parametrize("working", [False, True])
+def test_a_file_that_is_there_under_another_name_says_so(desk, book, working):
+    """The entry on the shelf got the new name without a word, as if a second book stood there."""
+    desk.shelf.put(book, cover=b"", again=False)
+    assert desk.state.notice is None
+    if working:
+        desk.engine.pace = 0.05
+        desk.questions.ask("Who?")
+    desk.shelf.put(replace(book, title="Another Name"), cover=b"", again=False)
+    (said,) = worded_by(Shelf.put, desk.state.notice.text)
+    assert said.values == {"title": "Another Name", "before": book.title}
+    assert [one.title for one in desk.library.entries()] == ["Another Name"]
 
 
 def test_every_word_said_about_any_book_is_found_at_its_turn(two, book):
