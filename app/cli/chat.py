@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 
-from app.cli.printing import Stream, answer_json, report
+from app.cli.printing import Stream, answer_json, report, unsure
 from app.cli.terminal import chapter_range, read_book, say, status, tell
 from app.engine.client import Runtime
 from app.store.turns import wording
+from app.web.citations import Citations
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import UserError
@@ -38,9 +39,9 @@ def summarize(given: argparse.Namespace, settings: Settings) -> int:
             instructions=settings.instructions,
             spoiler_limit=given.spoiler_limit,
         )
-        events = runtime.ask(ask)
-        finished = Stream(runtime).show(events)
-        report(finished)
+        stream = Stream(runtime)
+        finished = stream.show(runtime.ask(ask))
+        report(finished, unsure(Citations(), ask, finished, stream.looked))
         if given.json:
             exact_for = (runtime.plan or {}).get("exact_for", "")
             say(json.dumps({**answer_json(finished), "exact_for": exact_for}, ensure_ascii=False))
@@ -92,6 +93,7 @@ class _Chat:
         self._until = spoiler_limit
         self._said: list[HistoryTurn] = []
         self._asked: str | None = None
+        self._citations = Citations()
 
     def run(self) -> None:
         """Read lines until the input ends or /quit."""
@@ -136,8 +138,9 @@ class _Chat:
             summaries=self._settings.summaries,
             instructions=self._settings.instructions,
         )
-        finished = Stream(self._runtime).show(self._runtime.ask(ask))
-        report(finished)
+        stream = Stream(self._runtime)
+        finished = stream.show(self._runtime.ask(ask))
+        report(finished, unsure(self._citations, ask, finished, stream.looked))
         if finished.token_ids:
             self._said.append(HistoryTurn(wording(ask), finished.text, finished.token_ids, ask.instructions))
 

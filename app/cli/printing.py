@@ -5,14 +5,18 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from textwrap import shorten
 from typing import Any
 
 from app.cli.terminal import status, tell
 from app.engine.client import Runtime
+from app.render.footnotes import UNSURE
+from app.web.citations import Citations
 from core.errors import UserError
 from core.events import (
+    AttentionEvidence,
     Delta,
     Event,
     Failed,
@@ -24,9 +28,12 @@ from core.events import (
     Stats,
     SummaryDraft,
 )
+from core.request import Request
 from core.stats import AnswerStats
 from core.text.words import duration
 from core.text.words import translated as _
+
+_DOUBTED_CHARS = 160  # of a sentence that may not be right
 
 
 class Stream:
@@ -40,6 +47,7 @@ class Stream:
         self._told = ""  # where it is told in the place of what stands there: what was written of it
         self._settles = False  # a part of it begins: what stands before it stays
         self._figures = AnswerStats()
+        self.looked: list[AttentionEvidence] = []  # where the model looked for the answer
 
     def show(self, events: Iterator[Event]) -> Finished:
         """The end of the answer. Ctrl-C stops it and waits for what it has. Raises UserError when there is
@@ -74,7 +82,10 @@ class Stream:
         if isinstance(event, Loading):
             status(event.stage, event.fraction)
         elif isinstance(event, ReadingStep):
+            self.looked = []
             self._heading(event)
+        elif isinstance(event, AttentionEvidence):
+            self.looked.append(event)
         elif isinstance(event, SummaryDraft):
             self._settled(event)
         elif isinstance(event, Preparing):
@@ -192,9 +203,23 @@ def answer_json(finished: Finished) -> dict[str, Any]:
     }
 
 
-def report(finished: Finished) -> None:
-    """What was read, what was not, and how fast it went, on stderr."""
+def unsure(
+    citations: Citations, ask: Request, finished: Finished, looked: Sequence[AttentionEvidence]
+) -> list[str]:
+    """The sentences of an answer that the page has a circle behind."""
+    if ask.book is None:
+        return []
+    known = ask.book.up_to(ask.spoiler_limit)
+    cited = citations(finished.text, known, ask.question or "", looked, finished.stands)
+    return [finished.text[one.start : one.end] for one in cited.citations if one.kind == "nothing"]
+
+
+def report(finished: Finished, doubted: Sequence[str]) -> None:
+    """What may not be right, what was read, what was not, and how fast it went, on stderr."""
     stats = finished.stats
+    for sentence in doubted:
+        words = _("Not sure that this is right: “{sentence}”")
+        tell(f"{UNSURE} {words.format(sentence=shorten(sentence, _DOUBTED_CHARS, placeholder=' …'))}")
     if finished.sources:
         tell(_("Read for this answer: {sources}").format(sources="; ".join(finished.sources)))
     for line in filter(None, (*finished.notes, _ended(finished.reason))):

@@ -58,6 +58,7 @@ def test_summarize_streams_and_ends_with_one_json_line(book: Path):
     assert figures["finish_reason"] == "stop" and figures["plan"]["reading"]["parts"]
     assert lines[0].strip() == figures["text"] == "You asked 'Who?'."
     assert "Not read: Chapter 2." in done.stderr
+    assert "○ Not sure that this is right: “You asked 'Who?'.”" in done.stderr
 
 
 @pytest.mark.wide
