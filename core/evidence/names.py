@@ -67,6 +67,16 @@ _PRONOUNS = {"he": "he", "his": "he", "himself": "he", "she": "she", "her": "she
 _REACH = 12  # words in which a sentence goes on with one
 _WITH = word_set("to from of")
 ARTICLES = word_set("the a an this that these those every each all no some many any")
+_LEADS = ARTICLES.union(  # before a name, with a sentence's capital
+    word_set(
+        """
+        either neither both whichever whatever whoever everybody everyone everything somebody someone
+        something anybody anyone anything nobody none nothing since though although unless until till whether
+        because lest whereas whenever wherever meanwhile meantime however therefore moreover perhaps thus
+        hence never ever always once seldom thou thee thy thine ye messrs
+        """
+    )
+)
 PLACE_NOUNS = word_set(
     """
     st street road lane square house hall park river lake mount mountain hill island islands bay church castle
@@ -222,7 +232,7 @@ class _Judged:
         """Whether it names one."""
         words, roles = mention.words, self._roles.get(mention.words, ())
         if mention.role:
-            return sum(roles) >= max(_ROLE_SPEAKS, _ROLE_SHARE * len(roles)) and not _many_or_place(words[-1])
+            return sum(roles) >= max(_ROLE_SPEAKS, _ROLE_SHARE * len(roles)) and not _nobody(words[-1])
         weights = [self._weight(word) for word in words]
         mean = sum(weights) / len(weights)
         if mention.title:
@@ -243,17 +253,20 @@ class _Judged:
         )
 
 
-def _many_or_place(word: str) -> bool:
-    return word.endswith(("s", "men")) or word.lower() in PLACE_NOUNS
+def _nobody(word: str) -> bool:
+    """Whether "the" before a word makes no role of it: several, a place, God."""
+    return word.endswith(("s", "men")) or word.lower() in PLACE_NOUNS | NO_NAMES
 
 
 def _run(read: _Text, first: int, last: int) -> _Run | None:
     """What a run of words with capitals would name; None where nothing is left of it."""
     speech = read.words[first][0] in read.written.speeches
     opens = not speech and (not first or bool(_OPENS.search(read.between(first - 1))))
-    start = first + (not terms(read.words[first][2]) or opens and read.begins(first))  # "Then Mary"
+    leads = not terms(read.words[first][2]) or read.word(first) in _LEADS
+    start = first + (leads or opens and read.begins(first))  # "Then Mary"
     before = "" if (opens or speech) and start == first else read.word(start - 1)
-    at, title = start, before if before in TITLES else ""
+    beside = not read.between(start - 1).strip(" .\n")  # "my cousin, Lettice is here"
+    at, title = start, before if before in TITLES and beside else ""
     while at <= last and (read.word(at) in TITLES or opens and read.word(at) in _FOND):  # "Little John"
         title = read.word(at) if read.word(at) in TITLES else title
         at += 1
@@ -283,7 +296,7 @@ def _speaks(read: _Text, first: int, last: int) -> bool:
     """Whether a verb of speaking stands beside it."""
     behind = read.between(last) in _ADJACENT and read.word(last + 1) in SPEAKS
     start = first - (read.word(first - 1) == "the")
-    said = read.word(start - 1) in SPEAKS and not re.search(r"[.!?“\"‘]", read.between(start - 1))
+    said = read.word(start - 1) in SPEAKS and not _OPENS.search(read.between(start - 1))
     return behind or said and not _OWNS.match(read.text, read.words[last][1])
 
 

@@ -130,6 +130,20 @@ def test_a_text_without_names_has_no_people():
     assert people(essay * 20) == () == people("") == people("风是流动的空气。" * 20)
 
 
+def test_words_that_open_sentences_and_quotations_are_nobodys_names():
+    """“Steady” was a main character, and “Whichever Rudd” and “Cousin Since” were people of the book."""
+    opened = (
+        "He said, “Steady as she goes!” She cried, “Steady there!” Either Hannah had it or Isaac. Whichever "
+        "Rudd was chosen, he laughed. “Cousin, Since we are ruined, sit down,” wrote Isaac. Everybody knew."
+    )
+    assert set(named(TALE + opened)) == set(named(TALE)), "and nobody else"
+
+
+def test_god_is_no_role_of_somebody():
+    prayer = "It could say the Lord’s Prayer. It said the Lord’s Prayer again. She says the Lord’s Prayer."
+    assert named(TALE + prayer).keys() == named(TALE).keys()
+
+
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
