@@ -106,6 +106,8 @@ _CALLED = re.compile(r"(?:[,“\"‘]|``)\s*$")
 _CALLED_END = re.compile(r"\s?[,!?.]")
 _OWNS = re.compile(r"\s?['’]s\b")
 IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
+_LINE = re.compile(r"(?:\A|(?<=\n\n))[^\n]*[^\W_][.?!]?(?=\n\n)")  # by itself, without a sentence's end
+_SMALL_IN_HEADINGS = word_set("a an the and or of in on at to from by for with into as s")
 _ADJACENT = (" ", "\n")
 _OPENING_ONLY = 1.3  # less for a word that only ever begins sentences
 _PRIOR = 0.2  # what speaks for a person where nothing else does, as one mention
@@ -149,6 +151,7 @@ class _Text:
         self.words = [(match.start(), match.end(), match.group()) for match in _WORD.finditer(self.text)]
         self.small = Counter(word for _start, _end, word in self.words if word[0].islower())
         self.large = Counter(word for _start, _end, word in self.words if not word[0].islower())
+        self.in_headings = frozenset(_in_headings(text))
 
     def word(self, at: int) -> str:
         """A word in small letters; "" outside of the text."""
@@ -201,6 +204,8 @@ def names_and_others(text: str) -> tuple[tuple[Mention, ...], tuple[Mention, ...
     judged = _Judged(read, runs)
     persons, others = [], []
     for run in runs:
+        if not judged.is_name(run.mention):
+            continue
         if judged.is_person(run.mention):
             persons.append(run.mention)
         elif not read.is_opening(run):
@@ -218,6 +223,11 @@ class _Judged:
         self._roles: dict[tuple[str, ...], list[bool]] = defaultdict(list)
         self._bare: Counter[tuple[str, ...]] = Counter()
         titled = {word for run in runs if run.mention.title for word in run.mention.words}
+        self._told = {
+            run.mention.words
+            for run in runs
+            if run.speaks or run.mention.start not in read.in_headings  # a play has names as headings
+        }
         for run in runs:
             if run.mention.role:
                 self._roles[run.mention.words].append(run.speaks)
@@ -227,6 +237,10 @@ class _Judged:
             for word in set(run.mention.words) - (titled if place else set()):  # "Pellow House" is hers
                 self._evidence[word].append(run.evidence)
                 self._inside[word] += not run.opens or bool(run.mention.title)
+
+    def is_name(self, mention: Mention) -> bool:
+        """Whether it stands elsewhere than in headings, which may write every word with a capital."""
+        return mention.words in self._told
 
     def is_person(self, mention: Mention) -> bool:
         """Whether it names one."""
@@ -251,6 +265,14 @@ class _Judged:
         return (
             bool(terms(word)) and not many and self._read.small[word.lower()] <= _SMALL * self._inside[word]
         )
+
+
+def _in_headings(text: str) -> Iterator[int]:
+    """Where the words of headings begin: of lines whose every word has a capital, but for little ones."""
+    for line in _LINE.finditer(text):
+        words = list(_WORD.finditer(line.group()))
+        if all(word.group()[0].isupper() or word.group() in _SMALL_IN_HEADINGS for word in words):
+            yield from (line.start() + word.start() for word in words)
 
 
 def _nobody(word: str) -> bool:

@@ -144,6 +144,13 @@ def test_god_is_no_role_of_somebody():
     assert named(TALE + prayer).keys() == named(TALE).keys()
 
 
+def test_a_heading_names_nobody_whom_the_text_does_not_name():
+    """“Mr. Rudd Counts”, a chapter, was a person beside Mr. Rudd."""
+    told = "“Well,” said Mr. Rudd.\n\nMr. Rudd Counts\n\nMr. Rudd laughed.\n\nKing Harald Weds.\n\nHe slept."
+    assert named(told) == {"Mr. Rudd": 2}
+    assert named("Mr. Rudd\n\n“Well,” said Mr. Rudd.") == {"Mr. Rudd": 2}, "a name is one in a heading, too"
+
+
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
