@@ -43,6 +43,7 @@ TITLES = MEN.union(
         """
     ),
 )
+_OF_PERSONS = word_set("mr mrs ms miss dr sir")  # alone: "King Street" is nobody
 _SHORTENED = word_set("Mr Mrs Ms Dr Rev Capt Col St")
 _FOND = word_set("poor dear old young little honest good beloved brave late")
 SPEAKS = word_set(
@@ -82,7 +83,7 @@ PLACE_NOUNS = word_set(
     st street road lane square house hall park river lake mount mountain hill island islands bay church castle
     city county town village bridge court place hotel inn college university station palace abbey valley
     forest sea ocean avenue club company society railway cathedral school gardens garden prison fort cape
-    creek grange heights cottage farm manor villa harbour harbor quay chapel priory
+    creek grange heights cottage farm manor villa harbour harbor quay chapel priory lodge terrace
     """
 )
 LANDS = word_set(
@@ -247,6 +248,8 @@ class _Judged:
         words, roles = mention.words, self._roles.get(mention.words, ())
         if mention.role:
             return sum(roles) >= max(_ROLE_SPEAKS, _ROLE_SHARE * len(roles)) and not _nobody(words[-1])
+        if mention.title in _OF_PERSONS:
+            return True
         weights = [self._weight(word) for word in words]
         mean = sum(weights) / len(weights)
         if mention.title:

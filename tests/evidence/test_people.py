@@ -151,6 +151,16 @@ def test_a_heading_names_nobody_whom_the_text_does_not_name():
     assert named("Mr. Rudd\n\n“Well,” said Mr. Rudd.") == {"Mr. Rudd": 2}, "a name is one in a heading, too"
 
 
+def test_a_house_that_bears_a_name_is_nobody_and_takes_it_from_nobody():
+    """Where “Pellow House” stood often, “Mrs. Pellow” was not counted; “Gull Cottage” was a character."""
+    text = (
+        "They sat in Pellow House. Pellow House was dark, and at Pellow House he slept, near Pellow House. "
+        "Gull Cottage had been empty; Gull Cottage was dark. “No,” said Mrs. Pellow. Mrs. Augusta Pellow "
+        "died. “Well,” said Mrs. Pellow."
+    )
+    assert named(text) == {"Mrs. Augusta Pellow": 3}
+
+
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
