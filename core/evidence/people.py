@@ -155,9 +155,15 @@ def told_apart(title: str, other: str) -> bool:
 
 
 def words_within(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether a name's words are some of another's, in a row."""
+    """Whether a name's words are some of another's, in a row, or the first and the last of them and others
+    between, in order: "Augusta Pellow" is Augusta Maria Pellow.
+    """
     starts = range(len(long) - len(short) + 1)
-    return any(tuple(long[at : at + len(short)]) == tuple(short) for at in starts)
+    if any(tuple(long[at : at + len(short)]) == tuple(short) for at in starts):
+        return True
+    rest = iter(long)
+    ends = (short[0], short[-1]) == (long[0], long[-1])
+    return ends and len(short) > 1 and all(word in rest for word in short)
 
 
 def _person(known: _Known) -> Person:

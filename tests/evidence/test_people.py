@@ -161,6 +161,12 @@ def test_a_house_that_bears_a_name_is_nobody_and_takes_it_from_nobody():
     assert named(text) == {"Mrs. Augusta Pellow": 3}
 
 
+def test_a_middle_name_makes_no_other_person():
+    """Quincey P. Morris stood beside Quincey Morris."""
+    text = "“No,” said Quincey Morris. “I, Quincey P. Morris, swear it,” said Morris. Quincey Morris sat."
+    assert named(text) == {"Quincey P. Morris": 4}
+
+
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
