@@ -107,6 +107,7 @@ _CALLED = re.compile(r"(?:[,“\"‘]|``)\s*$")
 _CALLED_END = re.compile(r"\s?[,!?.]")
 _OWNS = re.compile(r"\s?['’]s\b")
 IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
+_NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
 _LINE = re.compile(r"(?:\A|(?<=\n\n))[^\n]*[^\W_][.?!]?(?=\n\n)")  # by itself, without a sentence's end
 _SMALL_IN_HEADINGS = word_set("a an the and or of in on at to from by for with into as s")
 _ADJACENT = (" ", "\n")
@@ -153,10 +154,15 @@ class _Text:
         self.small = Counter(word for _start, _end, word in self.words if word[0].islower())
         self.large = Counter(word for _start, _end, word in self.words if not word[0].islower())
         self.in_headings = frozenset(_in_headings(text))
+        self._named = frozenset(_NAMED.findall(text))
 
     def word(self, at: int) -> str:
         """A word in small letters; "" outside of the text."""
         return self.words[at][2].lower() if 0 <= at < len(self.words) else ""
+
+    def is_title(self, at: int, last: int) -> bool:
+        """Whether a word of a run that ends with `last` is a title, and no name: a dog may be named Duke."""
+        return self.word(at) in TITLES and (at < last or self.words[at][2] not in self._named)
 
     def begins(self, at: int) -> bool:
         """Whether a word has its capital from the sentence that it begins."""
@@ -292,13 +298,13 @@ def _run(read: _Text, first: int, last: int) -> _Run | None:
     before = "" if (opens or speech) and start == first else read.word(start - 1)
     beside = not read.between(start - 1).strip(" .\n")  # "my cousin, Lettice is here"
     at, title = start, before if before in TITLES and beside else ""
-    while at <= last and (read.word(at) in TITLES or opens and read.word(at) in _FOND):  # "Little John"
-        title = read.word(at) if read.word(at) in TITLES else title
+    while at <= last and (read.is_title(at, last) or opens and read.word(at) in _FOND):  # "Little John"
+        title = read.word(at) if read.is_title(at, last) else title
         at += 1
     role = before == "the" and (at == start or at > last)
     if at > last:
         at, title = start, ""
-    if at > last or not role and (read.word(at) in TITLES or at == last and read.word(at) in _FOND):
+    if at > last or not role and (read.is_title(at, last) or at == last and read.word(at) in _FOND):
         return None
     words = tuple(word for _start, _end, word in read.words[at : last + 1])
     mention = Mention(read.words[at][0], read.words[last][1], words, title, role, _sex(read, last))

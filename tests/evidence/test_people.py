@@ -167,6 +167,13 @@ def test_a_middle_name_makes_no_other_person():
     assert named(text) == {"Quincey P. Morris": 4}
 
 
+def test_an_animal_may_be_named_by_a_title():
+    """A parrot “named Bishop” was listed nowhere, and a bishop still is one."""
+    bird = "She kept a parrot named Bishop. “Ha,” cried Bishop. Bishop hated her. “No,” said the Bishop. "
+    found = named(bird * 2 + "“Well,” said Bishop Hatto. Bishop Hatto slept.")
+    assert found == {"Bishop": 6, "Bishop Hatto": 4}
+
+
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
