@@ -3,7 +3,7 @@ whoever it is. No model, no torch.
 
 Forms are one person's where a longer one holds a shorter one and no title tells them apart: "Mr. Holmes",
 "Holmes" and "Sherlock Holmes". What several persons share ("Harker") is counted for the one that the text
-names most.
+names most, a bare surname only if it names nobody else nearly as often.
 A person stands on mentions alone, so what is known of the first half of a text stands on that half.
 """
 
@@ -29,6 +29,7 @@ _BY_TITLE = dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she")
 _ROYAL = {"king", "queen", "prince", "princess"}
 _USUAL = 0.05  # of the mentions
 _SURE = 3  # times as many sentences that go on with one pronoun as with the other, and at least so many
+_MEANT = 3  # times as many mentions as of another bearer of the surname
 _SHORTENED = {"mr", "mrs", "ms", "dr", "rev", "capt", "col"}
 
 
@@ -80,7 +81,10 @@ def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
     # names before roles, the longest first, of equally long ones those with a title
     for (role, words, title), found in sorted(forms.items(), key=_order):
         sex = _BY_TITLE.get(title) or sexes[words[0]]
-        person = _by_role(known, words) if role else _by_name(known, found[0], sex)
+        bearers = [] if role else _bearers(known, found[0], sex)
+        if not title and _divided(bearers, found):
+            continue
+        person = _by_role(known, words) if role else _by_name(bearers, found[0], sex)
         if person is None:
             person = _Known(words, set(), role, sex)
             known.append(person)
@@ -106,13 +110,25 @@ def _order(form: tuple[tuple[bool, tuple[str, ...], str], list[Mention]]) -> tup
     return role, -len(words), not title, -len(found)
 
 
-def _by_name(known: Sequence[_Known], mention: Mention, sex: str) -> _Known | None:
-    """Whom a form belongs to: of several the one with its title, else whom the text names most. With a
-    surname, and a title that none of several has, it is somebody else's.
-    """
+def _bearers(known: Sequence[_Known], mention: Mention, sex: str) -> list[_Known]:
+    """Whose form it may be."""
     fitting = [one for one in known if one.may_be(mention, sex)]
     if not mention.title and any(one.titles & MEN for one in fitting):  # a bare surname is the husband's
         fitting = [one for one in fitting if not one.titles & WOMEN] or fitting
+    return fitting
+
+
+def _divided(bearers: Sequence[_Known], found: Sequence[Mention]) -> bool:
+    """Whether a bare form is a surname of two whom the text names nearly as often, and oftener than by it."""
+    (name, *more) = found[0].words
+    often = sorted((len(one.mentions) for one in bearers if one.words[-1] == name), reverse=True)
+    return not more and len(often) > 1 and len(found) < often[0] < _MEANT * often[1]
+
+
+def _by_name(fitting: list[_Known], mention: Mention, sex: str) -> _Known | None:
+    """Whom of its bearers a form belongs to: of several the one with its title, else whom the text names
+    most. With a surname, and a title that none of several has, it is somebody else's.
+    """
     titled = [one for one in fitting if mention.title and mention.title in one.titles]
     if mention.title and not titled and len(fitting) > 1:
         called = [one for one in fitting if mention.words[0] == one.words[0] and len(one.words) > 1]
