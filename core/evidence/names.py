@@ -229,7 +229,6 @@ class _Judged:
         self._inside: Counter[str] = Counter()  # of sentences, where a capital says something
         self._roles: dict[tuple[str, ...], list[bool]] = defaultdict(list)
         self._bare: Counter[tuple[str, ...]] = Counter()
-        titled = {word for run in runs if run.mention.title for word in run.mention.words}
         self._told = {
             run.mention.words
             for run in runs
@@ -240,8 +239,7 @@ class _Judged:
                 self._roles[run.mention.words].append(run.speaks)
                 continue
             self._bare[run.mention.words] += 1
-            place = not run.mention.title and run.mention.words[-1].lower() in PLACE_NOUNS
-            for word in set(run.mention.words) - (titled if place else set()):  # "Pellow House" is hers
+            for word in set(run.mention.words):
                 self._evidence[word].append(run.evidence)
                 self._inside[word] += not run.opens or bool(run.mention.title)
 
@@ -327,8 +325,7 @@ def _speaks(read: _Text, first: int, last: int) -> bool:
     """Whether a verb of speaking stands beside it."""
     behind = read.between(last) in _ADJACENT and read.word(last + 1) in SPEAKS
     start = first - (read.word(first - 1) == "the")
-    said = read.word(start - 1) in SPEAKS and not _OPENS.search(read.between(start - 1))
-    return behind or said and not _OWNS.match(read.text, read.words[last][1])
+    return behind or read.word(start - 1) in SPEAKS and not _OPENS.search(read.between(start - 1))
 
 
 def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> float:
