@@ -100,9 +100,8 @@ class History:
     def rename(self, conversation_id: str, title: str) -> None:
         """Gives a conversation another name."""
         with self._lock:
-            self._db.execute(
-                "UPDATE conversations SET title = ? WHERE id = ?", (to_text(title), conversation_id)
-            )
+            query = "UPDATE conversations SET title = ? WHERE id = ?"
+            self._db.execute(query, (to_text(title), conversation_id))
 
     def pin(self, conversation_id: str) -> None:
         """Pins a conversation before the others, or no longer."""
@@ -206,12 +205,13 @@ class History:
                 "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
             )
             if role == "user" and (number == 1 or is_fork_title(self.title(conversation_id))):
-                same = (
-                    "SELECT b.title FROM conversations a JOIN conversations b USING (book_id) WHERE a.id = ?"
-                )
-                taken = {str(from_text(one)) for (one,) in self._db.execute(same, (conversation_id,))}
-                self.rename(conversation_id, numbered_title(question_title(text), taken))
+                self._name_apart(conversation_id, question_title(text))
         return number
+
+    def _name_apart(self, conversation_id: str, title: str) -> None:
+        talks = self.conversations(self.book_of(conversation_id))
+        taken = {one.title for one in talks if one.id != conversation_id}
+        self.rename(conversation_id, numbered_title(title, taken))
 
     def ask(self, conversation_id: str, ask: Request) -> int:
         """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
@@ -372,7 +372,7 @@ class History:
             made = self.create(book_id)
             for role, text, state, extra in turns:
                 self.add(made.id, role, text, state=state, extra=extra)
-            self.rename(made.id, question_title(title) or made.title)
+            self._name_apart(made.id, question_title(title) or made.title)
         return made.id
 
     def title(self, conversation_id: str) -> str:

@@ -43,6 +43,15 @@ def test_two_summaries_of_a_book_are_told_apart_in_the_list(history):
         assert [localized(one)[-4:] for one in titles[1:3]] == [" (2)", " (3)"]
 
 
+def test_a_conversation_brought_in_beside_one_of_its_title_is_told_apart(history):
+    """Both stood on the shelf under the same first question."""
+    talk = history.create("book")
+    history.add(talk.id, "user", "Who paid?")
+    turns = [("user", "Who paid?", "finished", {}), ("assistant", "Nobody.", "finished", {})]
+    named = [history.title(history.bring_in(book, "Who paid?", turns)) for book in ("book", "other")]
+    assert named == ["Who paid? (2)", "Who paid?"] and history.title(talk.id) == "Who paid?"
+
+
 def test_the_first_question_names_the_conversation(history):
     talk = history.create("book")
     assert history.conversations("book") == [], "an empty conversation is not listed"
