@@ -182,7 +182,7 @@ class ImportQueue:
         with self._lock:
             now = self._store.state.opening
             before = now if now and now.path != opening.path else None
-            if before is not None and not before.waiting:
+            if before is not None and not before.offer:
                 self._wait_in_line(opening)
                 return
             self._told_of = 0

@@ -273,6 +273,20 @@ def test_a_locked_file_lets_those_behind_it_wait_for_its_end(make_desk, engine, 
     assert not any(path.exists() for path in paths)
 
 
+def test_a_file_dropped_later_waits_behind_the_password_of_another(make_desk, engine, book, tmp_path):
+    """The question for the password went without a word, and the protected file with it."""
+    go, read = several(tmp_path, book, locked="a.txt")
+    go.set()
+    desk = make_desk(engine, read=read)
+    desk.imports.upload(str(put(tmp_path, "a.txt")), "a.txt")
+    wait_until(lambda: desk.state.opening and desk.state.opening.locked)
+    desk.imports.upload(str(put(tmp_path, "c.txt")), "c.txt")
+    assert desk.state.opening.locked and desk.state.opening.behind == 1
+    assert "1" in figures(text_in(Page(desk).render()["locked"][0], 'class="locked"'))
+    desk.imports.give_password("open")
+    wait_until(lambda: len(desk.library.entries()) == 2 and desk.state.opening is None)
+
+
 def test_cancel_gives_up_one_file_and_stop_all_of_them(make_desk, engine, book, tmp_path):
     go, read = several(tmp_path, book, locked="a.txt")
     desk = make_desk(engine, read=read)
