@@ -69,9 +69,14 @@ class DiskUsage:
             self._store.update(shortage=self._shortage() if short else None)
 
     def check(self) -> None:
-        """Likewise, and stores the answers that wait for room. Raises sqlite3.Error where it cannot."""
+        """Likewise, and stores the answers that wait for room, and what the person left in the open book.
+        Raises sqlite3.Error or OSError where it cannot.
+        """
         self.warn()
         self._history.store_again()
+        book_id, notebook = self._store.state.book_id, self._store.state.notebook
+        if book_id and notebook != self._library.notebook(book_id):
+            self._library.write_notebook(book_id, notebook)
         if self._store.state.shortage is None:
             self._store.update(notice=None)  # that the disk is full is true no more
 

@@ -207,9 +207,10 @@ class Reader:
             return BookSearch(words, exact, self._finder[1].find(words, exact=exact))
 
     def _write(self, book: Document, notebook: Notebook) -> None:
+        """Raises OSError where it cannot be written; it holds all the same, and is written with the next."""
         with self._lock:
-            self._library.write_notebook(book.sha256, notebook)
             self._store.update(notebook=notebook)
+            self._library.write_notebook(book.sha256, notebook)
 
 
 def shown_bookmarks(book: Document | None, notebook: Notebook) -> tuple[Bookmark, ...]:

@@ -79,7 +79,7 @@ def test_nothing_is_begun_in_its_place(app, book, home, away):
     """Neither files nor folders: they would be in the way of the drive, or hide what is on it."""
     home.rename(away)
     for fields in (
-        {"act": "mark", "offset": 20, "text": ""},
+        {"act": "mark", "offset": "20", "text": ""},
         {"act": "instruct", "value": "Be brief."},
         {"act": "check-disk"},
         {"act": "look-kept"},

@@ -213,6 +213,22 @@ def test_room_that_is_made_stores_what_waited(crowded, disk):
     assert crowded.books.turns[-1].unstored == ""
 
 
+def test_instructions_hold_while_they_cannot_be_stored_and_are_stored_with_room(crowded, disk, monkeypatch):
+    """The words stood in their field, went to no question, and were gone with the next drawing."""
+    monkeypatch.setattr(library_module, "write_whole", _no_room)
+    with pytest.raises(OSError):
+        crowded.actions.dispatch({"act": "instruct-book", "value": "Be brief."})
+    assert "Be brief." in region(crowded, "instructions")
+    monkeypatch.undo()
+    crowded.history._db.is_full = False
+    crowded.actions.dispatch({"act": "check-disk"})
+    assert crowded.library.notebook(crowded.state.book_id).instructions == "Be brief."
+
+
+def _no_room(*_given) -> None:
+    raise FULL
+
+
 def test_a_file_that_did_not_fit_is_told_why(desk, disk):
     """The browser knows only that it did not arrive."""
     disk[0] = 1000
