@@ -16,18 +16,23 @@ from core.text.words import translated as _
 def quotations(
     book: Document, turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]]
 ) -> list[Noted]:
-    """The book's words that answers quote, each once, in the order of the book, with the question under them.
-    `cited`: the marks of the answers by their turns' numbers.
+    """The book's words that answers quote, each once, in the order of the book, with the question under them;
+    quotations that overlap are one, under the first. `cited`: the marks of the answers by their turns'
+    numbers.
     """
-    found: dict[tuple[int, int], str] = {}
-    for question, answer in pairwise(turns):
-        for one in _quoting(cited.get(answer.number, ())):
-            found.setdefault((one.offset, one.length), displayed_text(question))
-    where = {(one.offset, one.length): one.where for some in cited.values() for one in some}
-    return [
-        (book.text[start : start + length], where[start, length], question)
-        for (start, length), question in sorted(found.items())
+    quoted = [
+        (one.offset, one.offset + one.length, one.where, displayed_text(question))
+        for question, answer in pairwise(turns)
+        for one in _quoting(cited.get(answer.number, ()))
     ]
+    found: list[tuple[int, int, str, str]] = []
+    for start, end, where, question in sorted(quoted, key=lambda one: one[:2]):
+        if found and start < found[-1][1]:
+            first, until, place, asked = found.pop()
+            found.append((first, max(until, end), place, asked))
+        else:
+            found.append((start, end, where, question))
+    return [(book.text[start:end], where, question) for start, end, where, question in found]
 
 
 def _quoting(citations: Sequence[Citation]) -> Iterator[Citation]:

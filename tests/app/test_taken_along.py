@@ -235,6 +235,16 @@ def test_what_was_not_answered_is_no_card(talk, refusal):
         ]
 
 
+def test_a_quotation_goes_out_once_also_where_it_was_cut_otherwise(talk):
+    """The same sentence stood there with and without its full stop."""
+    text = talk.books.current.text
+    at = text.index("The keeper lit the lamp.")
+    cuts = [(at, 23), (at, 24), (at + 4, 6), (text.index("Nobody came."), 12)]
+    marks = [Citation(0, 1, start, length, "One", "quoted") for start, length in cuts]
+    out = talk.exports.notes("md", lambda turn, *_rest: marks if turn.role == "assistant" else ()).content
+    assert re.findall("^> (.+)$", out, re.MULTILINE) == ["The keeper lit the lamp.", "Nobody came."]
+
+
 def test_no_kind_of_line_end_begins_another_card(talk):
     """A note that was pasted may hold what Anki takes for the end of a line."""
     noted(talk, "Nobody came.", "At last.\rAnd\r\nthen.\u2028So.")
