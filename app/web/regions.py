@@ -23,7 +23,7 @@ from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Loading, Preparing
 from core.model.store.catalogue import title_of
-from core.text.language_detection import spoken_language
+from core.text.language_detection import foreign, spoken_language
 from core.text.words import duration, localized, size
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -149,14 +149,17 @@ def _by_part(book: Document | None) -> list[tuple[str, list[tuple[int, str, bool
     return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 
-def suggestions_html(spoiler_limit: int | None) -> str:
-    """Questions to begin with; of a book that may not be read to its end, none about the end."""
+def suggestions_html(known: Document | None, spoiler_limit: int | None) -> str:
+    """Questions to begin with; of a book that may not be read to its end, none about the end, and of one that
+    is not in English none about its people.
+    """
+    people = [] if known and foreign(known.text) else [_("Who are the main characters?")]
     told = (
         [_("What is it about?"), _("How does it end?")]
         if spoiler_limit is None
         else [_("What has happened so far?")]
     )
-    return render("suggestions.html", questions=[_("Who are the main characters?"), *told])
+    return render("suggestions.html", questions=[*people, *told])
 
 
 def _notes(book: Document, known: dict) -> list[str]:

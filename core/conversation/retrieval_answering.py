@@ -75,7 +75,7 @@ class RetrievalAnswering(Responder):
     def unsaid(self, run: AnswerRun, plan: ReadingPlan, why: str) -> Iterator[Event]:
         """That no answer was found, and `why`, with the passages nearest to the question."""
         order = [passage for passage, _score in self.found(run.ask, plan)]
-        search = RetrievalState(self._books.evidence(run.ask.book), len(order), order, said=[why])
+        search = RetrievalState(self._books.evidence(run.ask.book), len(order), order, why=(why,))
         yield from self._told(run, plan, search, self._clock())
 
     def _note_names(self, ask: Request, search: RetrievalState) -> None:

@@ -172,7 +172,7 @@ def test_nothing_behind_the_limit_is_shown_beside_an_answer(desk):
     limited = around(page)
     assert MARKER not in limited and MARKER.lower() not in limited
     assert "Evidence: " in limited and "third plank" in limited
-    of_all, so_far = (set(re.findall('data-text="(.*?)"', suggestions_html(one))) for one in (None, 2))
+    of_all, so_far = (set(re.findall('data-text="(.*?)"', suggestions_html(None, one))) for one in (None, 2))
     assert "end?" in " ".join(of_all) and "end?" not in " ".join(so_far)
     assert so_far - of_all and all(question in limited for question in so_far)
     assert of_all - so_far and not any(question in limited for question in of_all - so_far)

@@ -161,11 +161,11 @@ def test_where_nobody_is_named_one_is_sent_on_only_where_there_is_a_way(make_des
 
 
 def test_a_book_in_another_language_says_so(desk):
-    """And not that nobody is named."""
+    """And not that nobody is named; nor does the page offer to ask who is in it."""
     on_shelf(desk, in_chapters(("It was warm and dry.\n\n" * 9,)))
     act(desk, "names")
     act(desk, "names-up-to", value="all")
-    nobody = instead_of_names(desk)
+    nobody, offered = instead_of_names(desk), Page(desk).render()["suggestions"][0]
     text = "Der Graf ging mit der Frau nach Wien, und sie sah den Mann nicht, der aus dem Haus kam. " * 20
     desk.shelf.put(
         Document("Graf", "", "txt", text, (Section("", 0, len(text)),), sha256="e" * 64),
@@ -174,6 +174,7 @@ def test_a_book_in_another_language_says_so(desk):
     )
     act(desk, "names")
     assert instead_of_names(desk) != nobody
+    assert offered.count("data-text") == Page(desk).render()["suggestions"][0].count("data-text") + 1
     assert desk.state.names.chosen == "" and listed(desk) == []
 
 

@@ -33,7 +33,7 @@ def test_no_text_becomes_a_tag_in_any_template(monkeypatch):
     for html in every_region():
         assert "<script" not in html and "&lt;script&gt;" in html
         assert "\"'" not in html, "a quotation mark that may end an attribute"
-    for html in (regions.suggestions_html(None), recap_html(BOOK, Notebook())):
+    for html in (regions.suggestions_html(None, None), recap_html(BOOK, Notebook())):
         assert "<script" not in html  # of the app's own words only
     filled = {path.name for path in TEMPLATES.glob("*.html") if _needs(path.read_text(encoding="utf-8"))}
     assert filled <= used, "a template that no attack was tried on"
