@@ -71,8 +71,7 @@ class PartByPart(Responder):
         """
         ask, part = run.ask, slot.part
         text, answers = passage(ask.book, part), list[Answer]()
-        stretch = TellableSpan(ask.book, self._books.evidence(ask.book), (part.start, part.end))
-        known = self._known(run, slot)
+        stretch, known = self._stretch(run, slot), self._known(run, slot)
         for own in slot.own:
             if own in pace.expected:
                 slot.telling = own
@@ -91,9 +90,20 @@ class PartByPart(Responder):
         return combined_stats([one.stats for one in answers])
 
     def _known(self, run: AnswerRun, slot: PartSlot) -> dict[SummaryLine, SummaryLine]:
-        """The part's sentences that were told before, in any summary, each with what was told of it."""
+        """The part's sentences that were told before, in any summary, each with what was told of it, if that
+        may stand by the rules of today.
+        """
         kept = self._summarizer.known(run.ask.book_id, passage(run.ask.book, slot.part)) or ()
-        return dict(zip(kept[::2], kept[1::2], strict=True))
+        stretch, least = self._stretch(run, slot), self._style.nearness
+        return {
+            own: told
+            for own, told in zip(kept[::2], kept[1::2], strict=True)
+            if told == own or stretch.near(told.text, least) is not None
+        }
+
+    def _stretch(self, run: AnswerRun, slot: PartSlot) -> TellableSpan:
+        book, part = run.ask.book, slot.part
+        return TellableSpan(book, self._books.evidence(book), (part.start, part.end))
 
     def _untold(self, run: AnswerRun, slot: PartSlot) -> list[SummaryLine]:
         """Its sentences that the model is to tell."""

@@ -96,20 +96,34 @@ def test_nothing_is_said_twice_while_it_is_told():
     assert 0 < sum(not one.quoted for one in event.stands) < len(event.stands)
 
 
+def test_what_is_kept_is_held_to_the_book_again():
+    """“The parrot has a prior claim” stood in a summary after the rule came that it breaks."""
+    book, (session, engine) = long_book(), make(telling(true_of), style=STYLE)
+    for part in session.reading_plan(book, reading_mode="chunked").parts:
+        for a, b in sentence_spans(book.text, part.start, part.end):
+            own = SummaryLine(book.text[a:b], a, b, True)
+            kept = [own, SummaryLine("Captain Gatsby sailed to Boston.", a, b)]
+            session._summarizer.keep(kept, book.sha256, passage(book, part))
+    assert "Gatsby" not in finished(ask(session, book, None)).text
+    assert engine.prompts
+
+
 def test_what_was_kept_of_two_summaries_is_not_said_twice():
     """A sentence may have been told in two of them in the place of another."""
     book, (session, engine) = long_book(), make(telling(true_of), style=STYLE)
-    place = book.text.index("In winter"), book.text.index("dark.") + 5
+    told = []
     for part in session.reading_plan(book, reading_mode="chunked").parts:
         sentences = [
             SummaryLine(book.text[a:b], a, b, True)
             for a, b in sentence_spans(book.text, part.start, part.end)
         ]
-        told = SummaryLine("The patient Oddo rowed all the barrels before dark.", *place)
-        kept = [line for own in sentences for line in (own, told)]
+        last = next(one for one in reversed(sentences) if "winter" in one.text)
+        told.append(SummaryLine(true_of(last.text).split(" And")[0], last.start, last.end))
+        kept = [line for own in sentences for line in (own, told[-1])]
         session._summarizer.keep(kept, book.sha256, passage(book, part))
     done = finished(ask(session, book, None))
-    assert engine.prompts == [] and done.text.count("The patient Oddo rowed") == 1
+    assert engine.prompts == [] and all(done.text.count(one.text) <= 1 for one in told)
+    assert any(one.text in done.text for one in told)
 
 
 @pytest.mark.parametrize(
