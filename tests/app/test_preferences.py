@@ -235,6 +235,18 @@ def test_a_refused_value_is_said_at_its_field_until_a_good_one_is_taken(desk):
     assert "refused-" not in "".join(Page(desk).render()["preferences"])
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_data_folder_that_cannot_be_moved_here_says_why(desk, monkeypatch, tmp_path, fixed):
+    """The button that the guide names was not there, without a word."""
+    monkeypatch.setattr("core.paths.data_dir", lambda: tmp_path)
+    if fixed:
+        monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path))
+    else:
+        monkeypatch.delenv("TRIFORCE_HOME", raising=False)
+    top = Page(desk).render()["preferences"][0]
+    assert ("TRIFORCE_HOME" in top) is fixed and ('data-act="move-data"' in top) is not fixed
+
+
 def test_what_holds_meanwhile_is_said_also_where_it_is_nothing(desk):
     """It was "Until then holds."."""
     desk.actions.dispatch({"act": "set", "id": "instructions", "value": "x" * 1500})
