@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.evidence.speakers import written_names
 from core.text.ranking import terms
@@ -107,6 +107,7 @@ _CALLED = re.compile(r"(?:[,“\"‘]|``)\s*$")
 _CALLED_END = re.compile(r"\s?[,!?.]")
 _OWNS = re.compile(r"\s?['’]s\b")
 IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
+_ALSO = re.compile(r",\s(?:\w+ly\s|also\s|otherwise\s)?(?:called|nicknamed|known\sas)\s|,?\salias\s")
 _NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
 _LINE = re.compile(r"(?:\A|(?<=\n\n))[^\n]*[^\W_][.?!]?(?=\n\n)")  # by itself, without a sentence's end
 _SMALL_IN_HEADINGS = word_set("a an the and or of in on at to from by for with into as s")
@@ -123,7 +124,8 @@ _ROLE_SPEAKS, _ROLE_SHARE = 2, 0.03  # of the mentions of somebody who is called
 class Mention:
     """`text[start:end]` names a person by `words`, behind a `title` in small letters or none. `role`: it is
     what somebody is, with "the" before it, which stands in for a name. `sex`: "he" or "she" where the
-    sentence goes on so, "" where it does not.
+    sentence goes on so, "" where it does not. `called`: the text says that whom it named just before has
+    this name, too.
     """
 
     start: int
@@ -132,6 +134,7 @@ class Mention:
     title: str = ""
     role: bool = False
     sex: str = ""
+    called: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,9 @@ def names_and_others(text: str) -> tuple[tuple[Mention, ...], tuple[Mention, ...
         if not judged.is_name(run.mention):
             continue
         if judged.is_person(run.mention):
-            persons.append(run.mention)
+            full = bool(persons) and len(persons[-1].words) > 1  # "Come, Mary, called John"
+            called = full and _ALSO.fullmatch(text[persons[-1].end : run.mention.start])
+            persons.append(replace(run.mention, called=bool(called)))
         elif not read.is_opening(run):
             others.append(run.mention)
     return tuple(persons), tuple(others)

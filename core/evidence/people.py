@@ -3,7 +3,8 @@ whoever it is. No model, no torch.
 
 Forms are one person's where a longer one holds a shorter one and no title tells them apart: "Mr. Holmes",
 "Holmes" and "Sherlock Holmes". What several persons share ("Harker") is counted for the one that the text
-names most, a bare surname only if it names nobody else nearly as often.
+names most, a bare surname only if it names nobody else nearly as often. Two names are one person's where the
+text says so: "Isolde Farthing, called Pin".
 A person stands on mentions alone, so what is known of the first half of a text stands on that half.
 """
 
@@ -13,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from core.evidence.choosing import BACK
 from core.evidence.names import MEN, TITLES, WOMEN, Mention, names
@@ -90,8 +92,22 @@ def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
             known.append(person)
         person.titles |= {title} - {""}
         person.mentions += found
+    _put_together(known, mentions)
     ranked = sorted(known, key=lambda one: (-len(one.mentions), min(m.start for m in one.mentions)))
     return tuple(_person(one) for one in ranked)
+
+
+def _put_together(known: list[_Known], mentions: Sequence[Mention]) -> None:
+    """Makes one of two of `known` where a mention says that the one before it is called so, too."""
+    for before, also in pairwise(mentions):
+        owners = (
+            [one for one in known if before in one.mentions or also in one.mentions] if also.called else ()
+        )
+        if len(owners) == 2 and {one.sex for one in owners} != {"he", "she"}:
+            first, second = owners
+            first.mentions += second.mentions
+            first.titles |= second.titles
+            known.remove(second)
 
 
 def introduction(text: str, mentions: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -165,6 +165,14 @@ def test_a_heading_names_nobody_whom_the_text_does_not_name():
     assert named("Mr. Rudd\n\n“Well,” said Mr. Rudd.") == {"Mr. Rudd": 2}, "a name is one in a heading, too"
 
 
+def test_two_names_are_one_persons_where_the_text_says_so():
+    """Pin and Isolde Farthing were two, and so were Evremonde and Darnay in A Tale of Two Cities."""
+    apart = "“Yes,” said Isolde Farthing. Isolde rose. “No,” said Pin. Pin sat. “Ha,” said Odo. "
+    assert named(apart) == {"Isolde Farthing": 2, "Pin": 2, "Odo": 1}
+    assert named(apart + "“To Isolde Farthing, called Pin, a pound.”") == {"Isolde Farthing": 6, "Odo": 1}
+    assert named(apart + "Isolde Farthing called Pin. – Come, Isolde, called Pin.")["Pin"] == 4
+
+
 def test_a_middle_name_makes_no_other_person():
     """Quincey P. Morris stood beside Quincey Morris."""
     text = "“No,” said Quincey Morris. “I, Quincey P. Morris, swear it,” said Morris. Quincey Morris sat."
