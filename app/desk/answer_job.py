@@ -20,6 +20,7 @@ from app.desk.store import Store
 from app.errors import in_words
 from app.store.history import History
 from app.store.turns import StoredTurn
+from core.conversation.summary_layout import quoted, stopped_in
 from core.events import (
     AttentionEvidence,
     Delta,
@@ -217,7 +218,7 @@ class AnswerJob:
         now = self._snapshot
         if isinstance(event, Failed):
             stands = [asdict(one) for one in now.standing.stands] if now.standing else []
-            said = {"error": event.message, "ways": list(event.ways), "stands": stands}
+            said = {"error": event.message, "ways": list(event.ways), "stands": stands, "notes": how_far(now)}
             self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)
             if self._stands:
                 self._store.say(_("{reason} The earlier answer is kept.").format(reason=event.message))
@@ -265,3 +266,11 @@ class AnswerJob:
         except sqlite3.Error as error:  # the turn tells so too, as long as it stands there
             said = _("The answer is shown, but it is not stored yet. {reason}")
             self._store.say(said.format(reason=in_words(error)))
+
+
+def how_far(now: Snapshot) -> list[str]:
+    """What is said of a summary that broke off while its parts were told."""
+    if now.standing is None or now.reading is None:
+        return []
+    part = now.reading.index
+    return [*quoted(now.standing.stands), stopped_in(part, now.reading.total, kept=part > 1)]

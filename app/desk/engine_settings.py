@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.desk.models import ModelChoice
+from app.desk.state import AppState
 from app.desk.store import Store
 from app.store.preferences import Preferences, differ
 
@@ -38,9 +40,10 @@ class EngineSettings:
         self._store.tell()
 
     def restart(self) -> None:
-        """Starts a failed engine again."""
+        """Starts a failed engine again; a message that offers it is answered."""
         if self._engine.state == "failed":
             self._engine.start()
+            self._store.update(answered)
 
     def cancel_loading(self) -> None:
         """Goes back to the model and the settings before."""
@@ -49,3 +52,9 @@ class EngineSettings:
             self._settings = before
             self._model_choice.went_back(before)
         self._store.tell()
+
+
+def answered(now: AppState) -> AppState:
+    """Without the message whose button starts the engine again."""
+    offers = now.notice is not None and any(one.act == "restart" for one in now.notice.remedies)
+    return replace(now, notice=None) if offers else now

@@ -151,20 +151,20 @@ def why_ended(how: str, mapped_files: Mapping[str, int]) -> str:
         return said.format(file=file)
     if how == f"exit code {CARD_LOST}":
         return _(
-            "The graphics card failed, and the engine with it, which starts again by itself. Nothing of the "
-            "conversation is lost: ask again. If it happens again, update the NVIDIA driver and run "
+            "The graphics card failed, and the engine with it, which was started again. Nothing of the "
+            "conversation is lost: try again. If it happens again, update the NVIDIA driver and run "
             "`launcher.py doctor --gpu`."
         )
     if how == f"exit code {RANK_LOST}":
         said = _(
             "One of the processes that compute the model on several graphics cards ended, and the engine "
-            "with it, which starts again by itself. Nothing of the conversation is lost: ask again. If it "
+            "with it, which was started again. Nothing of the conversation is lost: try again. If it "
             "happens again, name one card in devices; the reason is in {log}."
         )
         return said.format(log=log_path())
     said = _(
-        "The engine stopped unexpectedly ({how}) and starts again by itself. Nothing of the conversation is "
-        "lost: ask again."
+        "The engine stopped unexpectedly ({how}) and was started again. Nothing of the conversation is "
+        "lost: try again."
     )
     return said.format(how=how)
 

@@ -33,6 +33,7 @@ from core.events import (
 )
 from core.request import Request
 from core.wire import unpack_looked
+from tests.support.said import values
 
 STATS = Stats(model="m", new_tokens=3)
 STARTED = DecodingStarted("triforce", "m", 100, 9, 0)
@@ -245,7 +246,7 @@ def test_a_summary_whose_engine_dies_keeps_what_stands_without_the_sentence_unde
     own, rest = Piece("He rowed. ", "target"), Piece(" “It rained.”", "")
     job, _seen = played(
         history,
-        ReadingStep(1, 1, "One", "telling"),
+        ReadingStep(2, 3, "Two", "telling"),
         SummaryDraft((own,), (), (rest,), (SourceSpan(0, 9, 0, 18),)),
         said("Captain Gats"),
         Failed("The engine ended."),
@@ -253,6 +254,7 @@ def test_a_summary_whose_engine_dies_keeps_what_stands_without_the_sentence_unde
     stored = history.turns(job.conversation_id)[-1]
     assert stored.state == "failed" and stored.text == own.text + rest.text
     assert stored.extra["stands"] == [asdict(SourceSpan(0, 9, 0, 18))] and stored.extra["error"]
+    assert values(stored.extra["notes"][-1]) == {"number": 2, "count": 3}, "how far it was told"
 
 
 def test_a_summary_that_is_stored_while_it_is_told_lacks_the_sentence_under_way(history, monkeypatch):

@@ -132,6 +132,8 @@ def test_an_engine_that_is_down_is_restarted_where_it_is_said(desk, engine):
     assert 'data-act="restart"' in said and 'data-toggle="settings"' in said
     desk.questions.ask("Who?")
     assert _is_down_said(desk) in shown(desk, "notice") and 'data-act="restart"' in shown(desk, "notice")
+    act(desk, act="restart")
+    assert 'data-act="restart"' not in shown(desk, "notice"), "it runs again, and the message said no"
 
 
 def test_the_book_that_a_question_names_is_opened_where_it_is_said(desk, book):
