@@ -120,9 +120,8 @@ def test_a_bookmark_stands_at_the_selected_words_and_keeps_its_note(desk, make_d
     assert "(Chapter 1, p. 1)" in text and "who has it now?" in text
     page, parsed = again.exports.conversation("html")[1], json.loads(again.exports.conversation("json")[1])
     assert "silver key<br>under</blockquote>" in page and "who has it now?" in page
-    assert parsed["notes"] == [
-        {"words": "silver key\nunder", "place": "Chapter 1, p. 1", "note": "who has it now?"}
-    ]
+    noted = {"words": "silver key\nunder", "place": "Chapter 1, p. 1", "note": "who has it now?"}
+    assert parsed["notes"] == [{**noted, "offset": start, "length": 16}]
     act(again, act="unmark", offset=str(start))
     assert shown(again, "marks") == "" and "Bookmarks" not in again.exports.conversation()[1]
 
