@@ -60,11 +60,13 @@ class TellableSpan:
     def near(self, said: str, least: float) -> SummaryLine | None:
         """One sentence with its place, where one of the stretch says it in nearly its words
         (core.evidence.nearness), `least` of them; None where none does, and of one that stands in the book
-        word for word. Who is meant by a pronoun that it begins with, as its place does, is named; None where
-        the sentence before its place does not say it for certain.
+        word for word or is a heading. Who is meant by a pronoun that it begins with, as its place does, is
+        named; None where the sentence before its place does not say it for certain.
         """
         place = self._near.place(said, least) if ENDED.search(said) else None
-        if place is None or self._evidence.quotes.find(said) is not None:
+        if place is None or not ENDED.search(self._book.text[slice(*place)]):
+            return None
+        if self._evidence.quotes.find(said) is not None:
             return None
         if needs_another(said):
             said = named(said, self._near.named_before(place) or "", self._evidence.is_name) or ""

@@ -17,12 +17,14 @@ _POINTS = re.compile(rf"{_LEADS}(?:{_PRONOUN}|(?:this|that|these|those)\b)", re.
 _TIMES = r"(?:\w+(?:days?|uary|ember|ober)|March|April|May|June|July|August)\b"
 _SOMEBODY = (
     rf"(?:(?:I|we|you|who|which|(?!{_TIMES})[A-Z][a-z]{{2,}})\b"
-    r"|(?:and|but|or|that|as|than|when|if|because|while|what|where|before|after)\s(?:he|she|they)\b)"
+    r"|(?:and|but|or|for|that|as|than|when|if|because|while|what|where|before|after)\s(?:he|she|they)\b)"
 )
+_NO_PLACE = r"(?<!\bin)(?<!\bat)(?<!\bon)(?<!\bof)(?<!\bto)(?<!\bnear)(?<!\bfrom)(?<!\bthe)"
 _IN_WHICH_HE = (  # "In three strides he", with nobody between
     r"(?:in|on|at|by|with|from|for|to|of|under|over|through|during|after|before|since|until|upon|into|there"
     r"|thus|yet|or|nor|where|how|why|never|perhaps|still|soon|\w+ly|\w+ing)\b"
-    rf"(?-i:(?:(?!\s{_SOMEBODY})[^.;:!?]){{0,60}}?)\s(?:he|she|they)\b"
+    r"(?-i:(?:(?:\s(?:the\s)?[A-Z]\w+)+(?=,|\s(?:he|she|they)\b))?"
+    rf"(?:(?!{_NO_PLACE}\s{_SOMEBODY})[^.;:!?]){{0,60}}?)\s(?:he|she|they)\b"
 )
 _NOUN = r"(?:the|an?|my|our|your|some|any|no|one|two|[A-Z][a-z]{2,})\b"
 _I_AND_HE = (  # "I told him"

@@ -16,7 +16,8 @@ _PARAGRAPH = re.compile(r"\n\s*\n\s*")
 # „German“ and »German« quotations close with what opens English and French ones, « French » and what was
 # taken apart into words (. ”) behind a space
 _SENTENCE = re.compile(
-    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
+    r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bRev)(?<!\bCapt)(?<!\bProf)(?<!\bMessrs)"
+    r"(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
     r"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f][»”])*\s+(?![a-z])|[。！？]+[」』”’]*(?P<straight>\"?)\s*",
     re.M,
 )

@@ -252,6 +252,15 @@ def test_a_pronoun_that_begins_a_sentence_gets_the_name_or_it_is_not_said():
     assert all(one.quoted for one in done.stands), "its sentences begin with no name"
 
 
+def test_a_heading_bears_nothing_out():
+    """ "The seven whaling ports of the Carrow coast." stood in a summary as a sentence."""
+    text = "The Seven Whaling Ports of all the Carrow Coast\n\nThe seven whaling ports sent out nine ships."
+    book = Document("B", "", "txt", text, (Section("One", 0, len(text)),), sha256="B")
+    stretch = TellableSpan(book, Evidence(book), (0, len(text)))
+    assert stretch.near("The seven whaling ports sent out the nine ships.", 0.8)
+    assert stretch.near("The seven whaling ports of the Carrow coast.", 0.8) is None
+
+
 def test_who_is_meant_is_the_only_one_whom_the_sentence_before_names_and_its_subject():
     """ "While Sydney Carton changed the leg on which he rested": it was Jerry."""
 

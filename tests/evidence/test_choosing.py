@@ -148,7 +148,14 @@ def test_a_mark_of_a_longer_speech_does_not_hang_on_its_sentence(text: str, kept
 
 
 @pytest.mark.parametrize(
-    "heading", ["VII. Two Gloves", "VII.", "THE END.", "time of their masters, was one whom nobody had seen."]
+    "heading",
+    [
+        "VII. Two Gloves",
+        "VII.",
+        "THE END.",
+        "time of their masters, was one whom nobody had seen.",
+        "I. THE FOLIO WHALE; II. the OCTAVO WHALE.",
+    ],
 )
 def test_what_is_no_whole_sentence_is_not_told(heading: str):
     """The end of a story had “VII.” as a sentence of the book, with a mark; another began behind a page."""
@@ -165,6 +172,7 @@ def test_what_is_no_whole_sentence_is_not_told(heading: str):
         "That was the key of the cottage.",
         "In three strides he was at the door.",
         "On Sundays, at three in the afternoon, she grew restless.",
+        "In New Bedford, on the wharf near Fairhaven, he saw it.",
         "I have not asked him about it.",
         "Where did they go?",
         "Sie wohnte in dem alten Haus am Hafen.",
@@ -187,7 +195,9 @@ def test_who_is_named_in_the_sentence_before_is_not_told_of_behind_another(sente
         "That evening Mara came home, and she slept.",
         "In the house I saw that she slept.",
         "On Sunday Mara slept, for she was ill.",
+        "In London Mara slept, for she was ill.",
         "I told the keeper that she slept.",
+        "On the wharf of Fairhaven Mara slept, as if she were ill.",
         "One ring cannot be in two places.",
     ],
 )
