@@ -114,10 +114,15 @@ class OpenBooks:
                 self.tell_lost()
 
     def begin_conversation(self) -> None:
-        """Puts the conversation away and starts an empty one with the same limit; the book stays in the
-        engine's memory.
+        """Puts the conversation away and starts an empty one with the same limit, which is put to no other
+        book; the book stays in the engine's memory.
         """
         if not self._store.refuse_while_moving():
+            self._store.update(
+                lambda now: replace(
+                    now, asked_too=tuple(one for one in now.asked_too if one[0] != now.book_id)
+                )
+            )
             self._lay("", self._store.state.spoiler_limit)
 
     def open_place(self, book_id: str, offset: int, length: int) -> None:

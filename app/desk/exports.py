@@ -257,5 +257,5 @@ class ConversationImport:
         self._books.select(made.book_id)
         self._books.open_conversation(talk)
         self._reader.bring(made.bookmarks)
-        if known:
-            self._store.say(_("That conversation is here already."), "info")
+        words = _("That conversation is here already.") if known else _("The conversation was brought in.")
+        self._store.say(words, "info")

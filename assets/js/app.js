@@ -113,7 +113,7 @@
     }
   };
   const takeAll = async (files) => { for (const file of [...files]) await take(file); };
-  const BOOKS = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip";
+  const BOOKS = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip,.json";
   const choose = (accepted = BOOKS) => {
     const input = document.createElement("input");
     input.type = "file";

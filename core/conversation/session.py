@@ -48,7 +48,7 @@ from core.documents.word_count import count_words
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, ReadingStep
-from core.evidence.support import UNSAID
+from core.evidence.support import UNSAID, UNSAID_HERE, UNSAID_SO_FAR
 from core.request import Request
 from core.text.questions import asked_of_whole
 from core.text.tokenizer import Tokenizer
@@ -388,7 +388,10 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
-        answer = reworded_refusal(answer, self._style.refusal, _(UNSAID))
+        limited = ask.spoiler_limit is not None or ask.end is not None
+        chosen = ask.chapters or ask.selected_chapters
+        unsaid = UNSAID_HERE if chosen else UNSAID_SO_FAR if limited else UNSAID
+        answer = reworded_refusal(answer, self._style.refusal, _(unsaid))
         done = yield from guarded_answer(answer, self._books.guard(ask))
         if ask.question is None and done.reason != "user":
             yield from self._summaries.held(run, plan, question, done)

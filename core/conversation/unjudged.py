@@ -25,4 +25,5 @@ def doubted(done: Finished, run: AnswerRun, style: ReadingStyle, books: BookCach
     if len(marks) != 1 or marks[0].state != "agrees":
         return done
     (mark,) = marks
-    return replace(done, stands=(SourceSpan(mark.start, mark.end, *mark.place, borne_out=False),))
+    doubt = SourceSpan(mark.start, mark.end, *mark.place, borne_out=False)
+    return replace(done, stands=(doubt,), decoded=done.token_ids)

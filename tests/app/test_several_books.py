@@ -161,6 +161,15 @@ def test_books_ticked_beside_one_are_not_asked_beside_another(shelf, book):
     assert [one.id for one in desk.several.chosen] == others
 
 
+def test_a_new_conversation_asks_no_other_book(shelf, book):
+    """Eighteen questions went to the handbook as well, each of them into a conversation of its own."""
+    desk, _engine, others = shelf
+    desk.actions.dispatch({"act": "new"})
+    assert desk.several.chosen == []
+    desk.actions.dispatch({"act": "ask-too", "id": others[0]})
+    assert [one.id for one in desk.several.chosen] == others[:1]
+
+
 def test_an_answer_of_another_book_is_laid_out_and_in_the_languages_words(shelf):
     """Its quotations stood there as "> …", and on a German page the program's own words in English."""
     desk, engine, _others = shelf

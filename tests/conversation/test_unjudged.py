@@ -26,6 +26,7 @@ def test_they_bear_no_mark_though_some_place_has_them(mode: str):
     assert [one.state for one in Evidence(told()).marks(FEW, QUESTION)] == ["agrees"]
     done = answered(FEW, mode)
     (stand,) = done.stands
+    assert done.decoded == done.token_ids, "it was written in one go, and can be compared"
     assert not stand.borne_out and done.text[stand.start : stand.end] == FEW
     assert "third plank" in told().text[stand.book_start : stand.book_end]
 
