@@ -8,6 +8,15 @@ from dataclasses import replace
 
 from core.conversation.answering import Answer, Answering
 from core.events import Delta, Piece
+from core.evidence.support import UNSAID, UNSAID_HERE, UNSAID_SO_FAR
+from core.request import Request
+
+
+def unsaid(ask: Request) -> str:
+    """What is told where all that may be read for a question was, and does not say it."""
+    if ask.chapters or ask.selected_chapters:
+        return UNSAID_HERE
+    return UNSAID if ask.spoiler_limit is None and ask.end is None else UNSAID_SO_FAR
 
 
 def reworded_refusal(answer: Answering, taught: str, told: str) -> Answering:

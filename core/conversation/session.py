@@ -34,9 +34,10 @@ from core.conversation.contexts import ContextShelf
 from core.conversation.overview import Overview
 from core.conversation.part_summaries import PartSummaryStore
 from core.conversation.reading import ReadingPlan, ReadingStyle, book_chapters, of_length
-from core.conversation.refusals import reworded_refusal
+from core.conversation.refusals import reworded_refusal, unsaid
 from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.services import Services
+from core.conversation.source_names import source_names
 from core.conversation.spoiler_guard import guarded_answer, named_up_to, told_so_far
 from core.conversation.summarization import Summaries
 from core.conversation.summary import Summarizer
@@ -48,7 +49,6 @@ from core.documents.word_count import count_words
 from core.engine import Engine
 from core.errors import UserError
 from core.events import Event, ReadingStep
-from core.evidence.support import UNSAID, UNSAID_HERE, UNSAID_SO_FAR
 from core.request import Request
 from core.text.questions import asked_of_whole
 from core.text.tokenizer import Tokenizer
@@ -388,16 +388,14 @@ class Session:
             keep=True,
             places=lambda: self._books.stretches(ask.book, part),
         )
-        limited = ask.spoiler_limit is not None or ask.end is not None
-        chosen = ask.chapters or ask.selected_chapters
-        unsaid = UNSAID_HERE if chosen else UNSAID_SO_FAR if limited else UNSAID
-        answer = reworded_refusal(answer, self._style.refusal, _(unsaid))
+        answer = reworded_refusal(answer, self._style.refusal, _(unsaid(ask)))
         done = yield from guarded_answer(answer, self._books.guard(ask))
         if ask.question is None and done.reason != "user":
             yield from self._summaries.held(run, plan, question, done)
             return
         # stopped before its first word, it is answered from nothing: a note says how far the reading came
-        sources = (part.label,) if done.token_ids or done.reason != "user" else ()
+        read = source_names(ask.book, plan.parts) if plan.left_out else (part.label,)
+        sources = read if done.token_ids or done.reason != "user" else ()
         yield doubted(self._turns.finished(done, plan=plan, sources=sources), run, self._style, self._books)
 
     # ---- how long it takes -------------------------------------------------------------------------------

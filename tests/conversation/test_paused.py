@@ -61,6 +61,7 @@ def test_a_paused_book_goes_on_in_the_next_process(tmp_path):
     assert isinstance(done, Finished) and done.reason != "user"
     assert done.stats.snapshot_tokens == read
     assert done.stats.prompt_tokens - done.stats.reused_tokens < len(TEXT) - read + 40
+    (tmp_path / "none").mkdir()
     plain = answer(opened(tmp_path / "none", STYLE), "Who writes?")[-1]
     assert done.token_ids == plain.token_ids, "as if it had been read in one go"
 

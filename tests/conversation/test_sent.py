@@ -38,6 +38,7 @@ def test_text_is_not_read_again_after_a_restart(tmp_path):
     second = restarted(tmp_path, first)
     again = put(second, "Where?", history=(HistoryTurn("Who writes?", asked.text),))
     assert again.stats.snapshot_tokens >= TOKENS
+    (tmp_path / "other").mkdir()
     alone = restarted(tmp_path / "other")
     assert put(alone, "Where?", history=(HistoryTurn("Who writes?", asked.text),)).text == again.text
 
