@@ -115,7 +115,7 @@ _PEOPLE = _Kind(
         (_words("people persons figures"), _words("who main important central key most")),
         (_words("who whos wer wem wen 谁 人"), _BOOK),
         (_words("who"), _words("about part role")),
-        (_words("who whos"), _words("in"), _words("it this here")),
+        (_words("who whos"), _words("in"), _words("it")),
         (_words("wer wem"), _words("vor handelt rolle hauptrolle mit")),
     ),
     beside=_words(

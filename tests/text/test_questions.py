@@ -26,7 +26,7 @@ ASKED = {
         这本书讲了什么？ | 故事的主要内容是什么？ | 概括一下情节 | 书里发生了什么？ | 到目前为止发生了什么？
         """,
     "people": """
-        Who is in it? | Who's in here? |
+        Who is in it? | Who's in it? |
         Who are the main characters? | Who is the protagonist? | Which characters appear in the story?
         Who is in the book? | Name the most important people in the novel. | WHO ARE THE MAIN CHARACTERS
         Wer sind die Hauptfiguren? | Wer kommt in dem Buch vor? | Nenne die wichtigsten Personen.
