@@ -186,12 +186,19 @@ def test_loading_says_how_far_it_is(tmp_path):
 # ---- damaged files -----------------------------------------------------------------------------------------
 
 
+def test_an_empty_file_is_said_to_be_empty(tmp_path):
+    """It was "damaged or cut short: “GGUF” ends behind it"."""
+    (tmp_path / "m.gguf").touch()
+    with pytest.raises(UserError, match="0 bytes"):
+        read_header(tmp_path / "m.gguf")
+
+
 def test_a_file_cut_short_is_refused_by_the_tensor(tmp_path):
     """Wherever it ends: in the header, or in some tensor."""
     file = write_gguf(tmp_path / "model.gguf", wide(), "Q8_0")
     whole, header = file.read_bytes(), read_header(file)
     last = max(header.tensors.values(), key=lambda one: one.start)
-    for size in (*range(0, 400, 7), 3000, last.start + 1, last.start + last.nbytes - 1):
+    for size in (*range(1, 400, 7), 3000, last.start + 1, last.start + last.nbytes - 1):
         file.write_bytes(whole[:size])
         with pytest.raises(UserError, match="damaged or cut short|no GGUF"):
             read_header(file)

@@ -89,7 +89,7 @@ class GgufFile:
         with info.path.open("rb") as file:
             found = np.fromfile(file, np.uint8, info.nbytes, offset=info.start)
         if found.size != info.nbytes:
-            raise _damaged(info.path, _("“{tensor}” ends behind it").format(tensor=name))
+            raise _damaged(info.path, _("it ends within “{name}”").format(name=name))
         return found
 
 
@@ -118,6 +118,8 @@ def read_header(path: Path) -> GgufFile:
 
 def _header(path: Path) -> GgufFile:
     size = _size(path)
+    if not size:
+        raise UserError(_("{name} is empty (0 bytes). Download or copy it again.").format(name=path))
     try:
         with path.open("rb") as file:
             return _Reader(path, file, size).header()
@@ -206,7 +208,7 @@ class _Reader:
             raise _damaged(self._path, said.format(tensor=name, sizes=list(shape), kind=kind))
         nbytes = numbers // block * block_bytes
         if data + offset + nbytes > self._size:
-            raise _damaged(self._path, _("“{tensor}” ends behind it").format(tensor=name))
+            raise _damaged(self._path, _("it ends within “{name}”").format(name=name))
         return TensorInfo(self._path, name, kind, shape, data + offset, nbytes)
 
     def _value(self, kind: int, name: str) -> Any:
@@ -241,6 +243,6 @@ class _Reader:
     def _bytes(self, count: int, what: str) -> bytes:
         found = self._file.read(count) if self._at + count <= min(self._size, MOST_BYTES_OF_HEADER) else b""
         if len(found) != count:
-            raise _damaged(self._path, _("“{name}” ends behind it").format(name=what))
+            raise _damaged(self._path, _("it ends within “{name}”").format(name=what))
         self._at += count
         return found
