@@ -196,7 +196,7 @@ class Supervisor:
         self._failures = 0 if started else self._failures + 1
         if self._failures > _RESTARTS:
             words = _(
-                "The engine stopped {times} times while starting ({how}). The reason is in {log}. Close "
+                "The engine stopped {times} times while starting ({how}). What it wrote is in {log}. Close "
                 "other programs or choose a smaller model."
             )
             self.error = words.format(times=self._failures, how=how, log=log_path())

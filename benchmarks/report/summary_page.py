@@ -36,8 +36,9 @@ def heard(events: Iterable[Event]) -> tuple[list[tuple[ReadingStep, str]], Finis
     """What is written of each part while a summary is told, and its end."""
     written: list[tuple[ReadingStep, str]] = []
     for event in events:
-        if isinstance(event, ReadingStep) and event.purpose == "telling":
-            written.append((event, ""))
+        if isinstance(event, ReadingStep) and event.purpose == "telling":  # said again behind every sentence
+            if not written or written[-1][0].index != event.index:
+                written.append((event, ""))
         elif isinstance(event, (Delta, SummaryDraft)) and written:  # a draft: the next sentence begins
             text = event.text if isinstance(event, Delta) else "\n\n"
             written[-1] = written[-1][0], written[-1][1] + text

@@ -50,8 +50,9 @@ def test_what_was_written_and_did_not_stay_is_struck_out():
     said = "A lion was met by Ann. Ann flew to the moon. And"
     done = _said("Ann met a lion. She ran.", "She ran.")
     done = replace(done, text=f"A lion was met by Ann. {done.text}")
+    step = ReadingStep(1, 1, "I", "telling")  # said again with what is left
     parts, end = summary_page.heard(
-        [ReadingStep(1, 1, "I", "telling"), Delta((Piece(said, "target"),)), done]
+        [step, Delta((Piece(said[:24], "target"),)), step, Delta((Piece(said[24:], "target"),)), done]
     )
     made = summary_page.summary_page(
         BOOK, {"page": replace(end, stands=()), "chapters": _said("")}, "M", parts
