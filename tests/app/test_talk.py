@@ -103,7 +103,7 @@ def test_stretches_stand_under_one_title(capsys):
 
 def test_what_was_read_is_told_beside_the_notes(capsys):
     """The notes no longer name it: where only they are printed, nobody would know which part was read."""
-    report(Finished("stop", "", Stats(), sources=("Chapter 3", "the summaries"), notes=("A note.",)))
+    report(Finished("stop", "", Stats(), sources=("Chapter 3", "the summaries"), notes=("A note.",)), ())
     assert capsys.readouterr().err.splitlines() == [
         "Read for this answer: Chapter 3; the summaries",
         "A note.",
@@ -113,8 +113,8 @@ def test_what_was_read_is_told_beside_the_notes(capsys):
 def test_the_figures_name_only_what_was_measured(capsys):
     """One round has no time between tokens, plain decoding no acceptance: a 0 would be a claim."""
     stats = Stats(model="m", new_tokens=9, ttft_s=3.3, mode="autoregressive")
-    report(Finished("stop", "", stats))
-    report(Finished("length", "", replace(stats, tbt_mean_ms=84.0, acceptance_draft=Acceptance(3, 4))))
+    report(Finished("stop", "", stats), ())
+    report(Finished("length", "", replace(stats, tbt_mean_ms=84.0, acceptance_draft=Acceptance(3, 4))), ())
     assert capsys.readouterr().err.splitlines() == [
         "9 tokens, first after 3.3 s (m, autoregressive)",
         "The answer reached --max-new-tokens and was cut there.",

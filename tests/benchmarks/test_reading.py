@@ -11,7 +11,7 @@ from benchmarks.quality import quality
 from benchmarks.quality.reading import cases, figures, run, scores
 from core.errors import UserError
 from core.events import Finished, SourceSpan, Stats
-from core.evidence.support import UNSAID
+from core.evidence.support import UNFOUND
 
 TALES = [
     {
@@ -354,7 +354,7 @@ def test_a_passage_of_an_encyclopedia_is_asked_about_as_a_pasted_text_is():
     own = cases.Question("own", "1. T", STORY, "Whom?", ("a lion",))
     rows = [
         _Asked("A lion.\n\nThe text:\n> Ann met a lion.").of_squad2(own),
-        _Asked(f"{UNSAID} Nearest passages:\n\nThe text:\n> Ann met a lion.").of_squad2(own),
+        _Asked(f"{UNFOUND} Nearest passages:\n\nThe text:\n> Ann met a lion.").of_squad2(own),
         _Asked("A goat.").of_squad2(cases.Question("unsaid", "1. T", STORY, "When?", ())),
     ]
     found = figures.reading_figures({"squad2": rows})

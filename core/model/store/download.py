@@ -82,7 +82,7 @@ def download(
         raise UserError(said.format(name=name or repo))
     from filelock import FileLock
 
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=models_dir is not None, exist_ok=True)
     report = progress or (lambda stage, fraction: None)
     with FileLock(root / f".{folder.name}.lock"), told_to_the_user(repo, root):
         if finished(folder) is None:

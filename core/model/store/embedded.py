@@ -85,7 +85,7 @@ def ensure_embedded(
     report = progress or (lambda stage, fraction: None)
     from filelock import FileLock
 
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=models_dir is not None, exist_ok=True)
     report(_("Waiting for the embedded model"), None)
     with FileLock(root / f".{NAME}.lock"):
         if not _is_complete(folder, adapter):
