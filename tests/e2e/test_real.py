@@ -203,7 +203,7 @@ def test_a_killed_engine_is_started_again_and_said_so(launch, home, open_page, d
     wait_until((home / "run" / "rested").exists)
     worker_of(app).kill()
     page.wait_for_selector("#turns .failed")
-    assert "starts again" in page.inner_text("#turns .failed")
+    assert "started again" in page.inner_text("#turns .failed")
     page.wait_for_selector(".engine-ready")
     page.click("[data-act=regenerate]")
     page.wait_for_selector("#turns .failed", state="detached")
