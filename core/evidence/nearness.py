@@ -74,10 +74,8 @@ class NearSentences:
         """Whether a word of it stands neither in that sentence nor, as whom its pronoun means, in the one
         before: one word in ten turns "the death of his wife" into that of her husband.
         """
-        known = {
-            *self._terms[number],
-            *(term for name in self._evidence.names_in(said) for term in terms(name)),
-        }
+        names = " ".join(self._evidence.names_in(said))
+        known = {*self._terms[number], *terms(names)}
         if points_back(self._said(number)):
             known |= {words[0]} & set(terms(self._before(number)))
         return not set(words) <= known

@@ -100,9 +100,9 @@ def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
 def _put_together(known: list[_Known], mentions: Sequence[Mention]) -> None:
     """Makes one of two of `known` where a mention says that the one before it is called so, too."""
     for before, also in pairwise(mentions):
-        owners = (
-            [one for one in known if before in one.mentions or also in one.mentions] if also.called else ()
-        )
+        if not also.called:
+            continue
+        owners = [one for one in known if before in one.mentions or also in one.mentions]
         if len(owners) == 2 and {one.sex for one in owners} != {"he", "she"}:
             first, second = owners
             first.mentions += second.mentions

@@ -92,18 +92,12 @@ def test_opendocument(tmp_path: Path):
 
 def test_a_book_that_breaks_off_says_so(tmp_path):
     """The first chapter stood on the shelf as the book, and "How does it end?" was told its end."""
-    whole = fictionbook(picture="QUFB" * 99)
-    for data, name, cut in ((whole, "lake.fb2", whole[: whole.rindex(b"</section")]), *_rich()):
-        assert not read(tmp_path, name, data).warnings
-        told = read(tmp_path, f"cut-{name}", cut)
+    book = fictionbook(picture="QUFB" * 99)
+    text = rtf("Chapter 1", "It rained on the lake. " * 9, "Chapter 2", "And then it did not. " * 9)
+    for name, whole, at in (("lake.fb2", book, book.rindex(b"</section")), ("lake.rtf", text, -30)):
+        assert not read(tmp_path, name, whole).warnings
+        told = read(tmp_path, f"cut-{name}", whole[:at])
         assert [*map(str, told.warnings)] == [CUT_OFF]
-
-
-def _rich():
-    whole = rtf(
-        "Chapter 1", "It rained on the lake all the day. " * 9, "Chapter 2", "And then it did not. " * 9
-    )
-    return [(whole, "lake.rtf", whole[:-30])]
 
 
 def rtf(*paragraphs: str) -> bytes:
