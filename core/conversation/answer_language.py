@@ -19,9 +19,15 @@ def in_language_of(text: str, style: ReadingStyle, prompt: str) -> str:
     return prompt if style.english or not foreign(text) else f"{prompt}\n{style.summary_language_wish}"
 
 
-def english_only(style: ReadingStyle, question: str | None) -> tuple[str, ...]:
-    """What is to be known of a question in a language that the model does not answer in."""
-    if not (style.english and question and foreign(question)):
+def english_only(style: ReadingStyle, question: str | None, book: Document) -> tuple[str, ...]:
+    """What is to be known of a question in a language that the model does not answer in, or about a book in
+    one: asked in English, that would be read no better.
+    """
+    if not (style.english and question):
+        return ()
+    if unread := no_english(style, book):
+        return unread
+    if not foreign(question):
         return ()
     return (_("This model answers in English only. Ask in English, or choose another model."),)
 

@@ -57,7 +57,12 @@ class RetrievalAnswering(Responder):
     def answer(
         self, run: AnswerRun, plan: ReadingPlan, found: Sequence[tuple[Passage, float]]
     ) -> Iterator[Event]:
-        """The events of the answer, which comes as one text, from what is `found`."""
+        """The events of the answer, which comes as one text, from what is `found`. A model that does not read
+        the book's language is not asked: what it says then is a guess.
+        """
+        if unread := no_english(self._style, run.ask.book):
+            yield from self.unsaid(run, plan, *unread)
+            return
         started, alone = self._clock(), replace(run, ask=replace(run.ask, compare=()))
         if self._style.verifier and found:
             judge = verifier.load_verifier(self._style.verifier)
@@ -76,6 +81,7 @@ class RetrievalAnswering(Responder):
         """That no answer was found, and `why`, with the passages nearest to the question."""
         order = [passage for passage, _score in self.found(run.ask, plan)]
         search = RetrievalState(self._books.evidence(run.ask.book), len(order), order, why=(why,))
+        plan = replace(plan, notes=tuple(one for one in plan.notes if one != why))
         yield from self._told(run, plan, search, self._clock())
 
     def _note_names(self, ask: Request, search: RetrievalState) -> None:
@@ -86,8 +92,7 @@ class RetrievalAnswering(Responder):
         meant = search.evidence.names_like(strange)
         asks_back = (_("Did you mean {names}?").format(names=listed_texts(meant)),) if meant else ()
         if search.best is None:
-            unread = no_english(self._style, ask.book) or english_only(self._style, ask.question)
-            search.why = unread or asks_back
+            search.why = english_only(self._style, ask.question, ask.book) or asks_back
         else:
             search.said += asks_back
         if strange:

@@ -147,7 +147,7 @@ class Session:
     def _about_book(self, run: AnswerRun, whole: Document) -> Iterator[Event]:
         """The events of an answer about a book, which is `whole` without its limit."""
         ask, plan = run.ask, self._plan_for(run)
-        english = english_only(self._style, ask.question)
+        english = english_only(self._style, ask.question, whole)
         plan = replace(plan, notes=(*plan.notes, *english))
         kind = asked_of_whole(ask.question, ask.book.title) if ask.question else None
         if kind and (plan.mode != "full" or self._style.passages and ask.reading_mode != "full"):
