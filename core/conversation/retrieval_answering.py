@@ -29,6 +29,7 @@ from core.conversation.verifier import PassageAnswers, Verifier
 from core.events import Delta, Event, ReadingStep
 from core.evidence.answer_kinds import is_verdict
 from core.evidence.passages import Passage
+from core.evidence.stated import counts_other, states
 from core.request import Request
 from core.text.words import listed_texts
 from core.text.words import translated as _
@@ -143,8 +144,9 @@ class RetrievalAnswering(Responder):
         if best is not None and not search.stopped and best[1] >= least:
             one, _odds = best
             checked = self.reader.rechecked(run, heard[one.witness][1][one.at])
-            borne_out = one.support.bears_out and not is_verdict(checked.answer.text)
-            sure = borne_out and judge.is_sure(one, scored)
+            said, asked, text = checked.answer.text, run.ask.question, evidence.text_of(one.support.passage)
+            borne_out = one.support.bears_out and not is_verdict(said) and not counts_other(said, asked, text)
+            sure = borne_out and (judge.is_sure(one, scored) or states(said, asked, text))
             search.best = replace(checked, sure=sure)
         return search
 

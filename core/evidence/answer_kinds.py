@@ -58,20 +58,20 @@ _ONE_WORD = re.compile(
 _VERDICT = re.compile(r"\W*(?:yes|no)\W*", re.IGNORECASE)
 _QUANTITY = re.compile(rf"{_NUMBER_WORD})\b", re.IGNORECASE)
 _AMOUNT = re.compile(rf"{_NUMBER_WORD}|much|more|little|lot|everything|nothing|enough)\b", re.IGNORECASE)
-_TIME_WORD = (
+TIME_WORD = (
     r"mornings?|evenings?|nights?|midnight|noon|afternoon|days?|weeks?|months?|years?|hours?|minutes?"
     r"|moments?|centur(?:y|ies)|o['’]clock|dawn|sunrise|sunset|dusk|daybreak|spring|summer|autumn|winter"
     r"|christmas|easter|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july"
     r"|august|september|october|november|december"
 )
 _TIME = re.compile(
-    rf"\d|\b(?:{_TIME_WORD}|may|when|while|after|before|during|until|till|since|ago|soon|later|now|then|as"
+    rf"\d|\b(?:{TIME_WORD}|may|when|while|after|before|during|until|till|since|ago|soon|later|now|then|as"
     r"|once|first|last|never|always|yesterday|tomorrow|today|time|age|war|death|birth|end|beginning)\b",
     re.IGNORECASE,
 )
 # a time and no more: "The night after the funeral."
 _ONLY_TIME = re.compile(
-    rf"\W*(?:(?:on|at|in|the|that|this|a|an|one|next|last|early|late|same)\s+)*(?:{_TIME_WORD})\b"
+    rf"\W*(?:(?:on|at|in|the|that|this|a|an|one|next|last|early|late|same)\s+)*(?:{TIME_WORD})\b"
     r"(?!.*\b(?:because|for|to|was|were|had|is|did)\b)",
     re.IGNORECASE,
 )

@@ -13,9 +13,10 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from core.evidence.denial import denied
 from core.evidence.naming import TITLES, points_back, subject_name, unquoted
 from core.evidence.passages import sentence_spans, unlabelled
-from core.evidence.support import Evidence, denied
+from core.evidence.support import Evidence
 from core.text.ranking import NAME, terms
 
 _FEW_WORDS = 3  # content words: fewer agree with anything

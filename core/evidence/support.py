@@ -27,10 +27,12 @@ from core.documents.word_count import count_words
 from core.events import AttentionEvidence
 from core.evidence.answer_kinds import fits_kind, in_part, own_words, repeats_question, somebodies
 from core.evidence.attention_evidence import LOOKED, Places, combined_scores
+from core.evidence.denial import DENIES, denied
 from core.evidence.names import names_and_others
 from core.evidence.passages import Passage, book_passages, sentence_spans
 from core.evidence.places import places, stayed_in
 from core.evidence.spelling import written_like
+from core.evidence.stated import counts_other
 from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_
 
@@ -49,16 +51,12 @@ _LETTER = re.compile(r"[^\W\d_]")
 _BEGINS = re.compile(r"(?:^|(?<!\bMr)(?<!\bMrs)(?<!\bDr)(?<!\bSt)[.!?\u2026\n])[\W\d_]*([^\W\d_]+)")
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _ITEM = re.compile(r"^\d{1,3}[.)]\s")
-_DENIES = re.compile(
-    r"\b(?:not|never|no|nobody|nothing|none|nor|neither|nowhere|without|cannot)\b|n['’]t\b", re.IGNORECASE
-)
 # a line set apart as a quotation, one that ends in a colon before it, and a heading
 _APART = re.compile(
     r"^[ \t]*>[^\n]*$|^[^\n]*:[ \t]*$(?=\n\s*(?:[^\n]*:[ \t]*\n)?[ \t]*>)"
     r"|^#{1,6} [^\n]*$(?=\n[ \t]*\n|\s*\Z)",
     re.M,
 )
-_REACH = re.compile(r"(?:[^\w.,;:!?]+[\w'’]+){0,4}")
 
 
 # said where the book, or what may be read of it, bears no answer out; kept in English, as an answer is
@@ -227,7 +225,7 @@ class Evidence:
         own = sum(weights[word] for word in known.intersection(words)) / weight if words else 0.0
         enough = own >= _LEAST_OWN or len(set(words)) < _FEW_WORDS
         # "What did he vow not to do?" "Cut his hair.": the denial stands in the question
-        keeps = self._knows if _DENIES.search(question) else self._consistent
+        keeps = self._knows if DENIES.search(question) else self._consistent
         shown = held.near.issuperset(own_words(answer, question))
         borne_out = enough and keeps(answer, held)
         return Support(passage, held.place, held.score, own, borne_out, shown, held.near_score)
@@ -296,9 +294,14 @@ class Evidence:
             mark = SentenceMark(0, 0, "quoted", place, 1.0, reasons=("words",))
         else:
             mark = self._held_against_nearest(sentence, question, places)
-        if mark.place is not None and question and not self.answers(sentence, question):
+        if mark.place is not None and question and not self._answered_at(mark.place, sentence, question):
             return replace(mark, state="nothing", place=None, nearest=self._around(mark.place))
         return mark
+
+    def _answered_at(self, place: tuple[int, int], said: str, question: str) -> bool:
+        """Whether this may be an answer, and its number counts there what is asked about."""
+        around = self.text_of(self._around(place))
+        return self.answers(said, question) and not counts_other(said, question, around)
 
     def answers(self, said: str, question: str) -> bool:
         """Whether this may be an answer: it has words of its own, and is of the kind that was asked for."""
@@ -433,9 +436,3 @@ class Evidence:
             begins = not _LETTER.search(sentence, 0, match.start())
             if not begins or not self._common.issuperset(terms(word)):
                 yield word
-
-
-def denied(text: str) -> set[str]:
-    """The content words that a denial speaks of: those in the few words behind it. A name is not denied."""
-    behind = (_REACH.match(text, match.end()).group() for match in _DENIES.finditer(text))
-    return {word for words in behind for word in terms(NAME.sub("", words))}

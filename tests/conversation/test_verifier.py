@@ -126,6 +126,25 @@ def test_what_its_passage_cannot_bear_out_has_no_mark(uses, question, answer):
     assert [one.borne_out for one in done.stands] == [False]
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "marked", "bears"),
+    [
+        ("How many sheep did the ferry carry?", "Four.", 0.02, False),  # four barrels, however sure it is
+        ("How many sheep did the ferry carry?", "Nine.", 9.0, True),
+        ("When did the ferry carry nine sheep?", "On 3 May 1811.", 9.0, True),
+        ("Where did the ferry carry nine sheep?", "To Elsinore.", 9.0, False),
+    ],
+)
+def test_what_the_book_counts_or_dates_in_these_words_has_a_mark(uses, question, answer, marked, bears):
+    """A circle stood behind the words of the sentence below it, and a mark behind the number of tons."""
+    session, _engine, judge = judging({"barrels": answer}, 0.01, marked)
+    uses(judge)
+    book = told((*FACTS, "The ferry did carry four barrels and nine sheep to Elsinore on 3 May 1811."))
+    done = finished(ask(session, book, question, reading_mode="retrieval"))
+    assert done.text.startswith(answer)
+    assert [one.borne_out for one in done.stands] == [bears]
+
+
 @pytest.mark.parametrize(("given", "marked"), [(0.01, 0.02), (0.01, 9.0), (9.0, 9.0)])
 def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(uses, given, marked):
     session, _engine, judge = judging(HIDDEN, given, marked)

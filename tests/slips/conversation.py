@@ -53,7 +53,7 @@ SLIPS = (
     ),
     Slip(
         "core/conversation/retrieval_answering.py",
-        "search.why = unread or asks_back",
+        "search.why = english_only(self._style, ask.question, ask.book) or asks_back",
         "pass",
         ("tests/conversation/test_languages.py",),
     ),

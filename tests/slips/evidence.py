@@ -6,6 +6,7 @@ from tests.slips.slip import Slip
 
 _CHOOSING = ("tests/evidence/test_choosing.py",)
 _NEAR = ("tests/evidence/test_nearness.py",)
+_STATED = ("tests/evidence/test_stated.py",)
 
 SLIPS = (
     Slip(
@@ -28,6 +29,30 @@ SLIPS = (
         "terms(unquoted(self._said(number))) if subject else there",
         "there",
         _NEAR,
+    ),
+    Slip("core/evidence/stated.py", "and nouns == found", "", _STATED),
+    Slip("core/evidence/stated.py", "or DENIES.search(question)", "", _STATED),
+    Slip("core/evidence/stated.py", "frozenset() if found & _GENERAL else found", "found", _STATED),
+    Slip(
+        "core/evidence/stated.py", "return bool(said) and said ==", "return bool(said) and said <=", _STATED
+    ),
+    Slip(
+        "core/conversation/retrieval_answering.py",
+        "and not counts_other(said, asked, text)",
+        "",
+        ("tests/conversation/test_verifier.py",),
+    ),
+    Slip(
+        "core/conversation/retrieval_answering.py",
+        "or states(said, asked, text)",
+        "",
+        ("tests/conversation/test_verifier.py",),
+    ),
+    Slip(
+        "core/conversation/retrieval_answering.py",
+        "if unread := no_english(self._style, run.ask.book):",
+        "if unread := ():",
+        ("tests/conversation/test_languages.py",),
     ),
     Slip("core/evidence/naming.py", "and len(last) == 1", "", ("tests/conversation/test_partwise.py",)),
     Slip("core/evidence/nearness.py", "else max(above, lengths[at - 1])", "else above", _NEAR),
