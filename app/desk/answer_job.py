@@ -20,7 +20,7 @@ from app.desk.store import Store
 from app.errors import in_words
 from app.store.history import History
 from app.store.turns import StoredTurn
-from core.conversation.summary_layout import quoted, stopped_in
+from core.conversation.summary_layout import quoted, retold_to
 from core.events import (
     AttentionEvidence,
     Delta,
@@ -272,5 +272,4 @@ def how_far(now: Snapshot) -> list[str]:
     """What is said of a summary that broke off while its parts were told."""
     if now.standing is None or now.reading is None:
         return []
-    part = now.reading.index
-    return [*quoted(now.standing.stands), stopped_in(part, now.reading.total, kept=part > 1)]
+    return [*quoted(now.standing.stands), retold_to(now.reading.index, now.reading.total)]

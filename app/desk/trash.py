@@ -18,16 +18,18 @@ from app.desk.store import Store
 from app.desk.values import Notice
 from app.desk.waiting import WaitingQuestions
 from app.errors import guarded
+from app.store.book_entry import BookEntry
 from app.store.history import History
 from app.store.library import Library
-from core.text.words import joined_sentences
+from core.text.words import joined_sentences, listed_texts
 from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 if TYPE_CHECKING:
     from app.engine.client import Runtime
 
 log = logging.getLogger(__name__)
-UNDO_S = 10.0
+UNDO_S = 60.0
 
 
 class Trash:
@@ -56,8 +58,7 @@ class Trash:
         if self._store.refuse_while_answered(book_id) or entry is None:
             return
         self._library.mark_forgotten(book_id, self._clock())
-        words = _("“{title}” is deleted, with its conversations and notes.").format(title=entry.title)
-        self._offer_undo(book_id, words)
+        self._offer_undo(book_id, self._deleted(entry))
         self._store.update(lambda now: _without(now, book_id))
         self._waiting.keep()
         if self._store.state.book_id == book_id:
@@ -127,6 +128,20 @@ class Trash:
         if self._timer:
             self._timer.cancel()
             self.settle()
+
+    def _deleted(self, entry: BookEntry) -> str:
+        """That a book is, and what of the person's own goes with it."""
+        talks = len(self._history.conversations(entry.id))
+        marks = len(self._library.notebook(entry.id).bookmarks)
+        counted = (
+            (talks, _n("{count} conversation", "{count} conversations", talks)),
+            (marks, _n("{count} bookmark", "{count} bookmarks", marks)),
+        )
+        lost = [words.format(count=count) for count, words in counted if count]
+        if not lost:
+            return _("“{title}” is deleted.").format(title=entry.title)
+        words = _("“{title}” is deleted, and with it: {lost}.")
+        return words.format(title=entry.title, lost=listed_texts(lost))
 
     def _offer_undo(self, name: str, words: str) -> None:
         """Says what was marked, offers to undo it, and has it purged."""

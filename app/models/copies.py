@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from app.models.catalogue import Models
 from app.models.progress import DownloadSpeed, Transfer
 from core.errors import UserError
-from core.model.gguf.reader import MAGIC
+from core.model.gguf.reader import MAGIC, no_gguf
 from core.model.gguf.shards import parts_of
 from core.model.store.catalogue import title_of
 from core.model.store.hub import Stopped
@@ -131,8 +131,7 @@ class ModelCopies:
                 done += len(piece)
                 if len(held) >= _PIECE or done == size:
                     if writer.tell() == 0 and not held.startswith(MAGIC):
-                        said = _("{file} is no GGUF file. Choose another one.")
-                        raise UserError(said.format(file=file.name))
+                        raise no_gguf(file.name)
                     await asyncio.to_thread(writer.write, bytes(held))
                     held.clear()
                     shown(_("Copying"), done / size)

@@ -65,7 +65,7 @@ class QuotedSpan:
 class MarkdownBlock:
     """A paragraph or heading (one item), or a list. `start`: the number of the first item of an "ol"."""
 
-    tag: str  # "p" | "h4" | "blockquote" | "ul" | "ol"
+    tag: str  # "p" | "h3" | "blockquote" | "ul" | "ol"
     items: tuple[tuple[QuotedSpan, ...], ...]
     start: int = 1
 
@@ -142,7 +142,7 @@ def _lines(text: str) -> list[_Line]:
             found.append(_Line("blockquote", start + match.end(), end))
             joins = False
         elif match := HEADING.match(line):
-            found.append(_Line("h4", start + match.end(), end))
+            found.append(_Line("h3", start + match.end(), end))
             joins = False
         elif joins:
             last = found.pop()
@@ -165,7 +165,7 @@ def _grouped(lines: list[_Line]) -> list[list[_Line]]:
 
 
 def _goes_on(rows: list[_Line], line: _Line) -> bool:
-    if line.tag != rows[0].tag or line.tag in ("p", "h4", "blockquote"):
+    if line.tag != rows[0].tag or line.tag in ("p", "h3", "blockquote"):
         return False
     # Markdown may number every item with the same number and means a count
     same = all(row.number == line.number for row in rows)

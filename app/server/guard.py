@@ -24,8 +24,9 @@ from app.server.languages import wished
 from core.text.words import in_language
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-# asked by the app itself and by a second start; they reveal nothing
-OPEN_PATHS = ("/gradio_api/startup-events", "/healthz")
+# asked by the app itself, by a second start, and by a browser, which sends no cookie for a manifest; they
+# reveal nothing
+OPEN_PATHS = ("/gradio_api/startup-events", "/healthz", "/manifest.json")
 UPLOAD = "/gradio_api/upload"
 
 # scripts: Gradio's page is built of inline scripts and compiles its templates; connections and frames stay on

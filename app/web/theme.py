@@ -26,7 +26,10 @@ CSS = [
         "aloud",
     )
 ]
-SCRIPTS = [ASSETS / "js" / f"{name}.js" for name in ("regions", "away", "app", "shelf", "reader", "aloud")]
+SCRIPTS = [
+    ASSETS / "js" / f"{name}.js"
+    for name in ("regions", "landmarks", "away", "app", "shelf", "reader", "aloud")
+]
 SANS = ("system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "sans-serif")
 # (light, dark) of the palette's names
 PAPER, SHEET, WELL = ("#F8F3E8", "#10212A"), ("#FFFDF8", "#182E37"), ("#EFE7D6", "#0B1920")

@@ -428,17 +428,7 @@
     window.triforce.watch();
     window.triforce.read();
     window.triforce.listen();
-    const question = document.querySelector("#question textarea");
-    question?.setAttribute("aria-label", question.placeholder);
-    for (const name of ["live", "reader"]) {   // scrollable, so the keyboard must reach them
-      const pane = document.getElementById(`pane-${name}`);
-      pane?.setAttribute("role", "tabpanel");
-      pane?.setAttribute("aria-labelledby", `tab-${name}`);
-      pane?.setAttribute("tabindex", "0");
-    }
-    const drawer = document.getElementById("settings");
-    drawer?.setAttribute("role", "dialog");
-    drawer?.setAttribute("aria-labelledby", "settings-title");
+    window.triforce.name();
   };
   const ready = new MutationObserver(begin);
   ready.observe(root, { childList: true, subtree: true });

@@ -21,7 +21,7 @@ from core.conversation.reading import ReadingPlan
 from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.standing import PartSlot, SlottedSummary
-from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
+from core.conversation.summary_layout import HeadedLines, composed, quoted, retold_to
 from core.conversation.supported_sentences import TellableSpan, said_before
 from core.conversation.time_estimates import Pace
 from core.documents.word_count import count_words
@@ -171,8 +171,7 @@ class PartByPart(Responder):
             notes.append(not_followed())
         if reason == "user":
             at = next(slot.part for slot in summary.slots if not slot.complete)
-            kept = summary.slots[0].complete
-            notes.append(stopped_in(plan.parts.index(at) + 1, len(plan.parts), kept=kept))
+            notes.append(retold_to(plan.parts.index(at) + 1, len(plan.parts)))
         ids = tuple(self._tokenizer.encode(text.text))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids

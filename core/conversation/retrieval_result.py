@@ -82,21 +82,28 @@ class RetrievalState:
                 "The question has no word to look for in the book: ask with names or words that stand in it."
             )
             return (Piece(joined_sentences(_(UNFOUND), *(self.why or (hint,))), ""),)
-        said = [_(UNFOUND), *self.why, _("Nearest passages:")]
+        said, nearest = [_(UNFOUND), *self.why], self._nearest(ask)
         if ask.chapters or ask.selected_chapters:
             said.insert(1, _("Only the chosen chapters were read."))
+        if nearest:
+            said.append(_("Nearest passages:"))
         shown = [Piece(joined_sentences(*said), "")]
-        for place, words in self._nearest(ask):
+        for place, words in nearest:
             shown += [Piece("\n\n", ""), *quotation(ask.book, place, words)]
         return tuple(shown)
 
     def _nearest(self, ask: Request) -> list[_Held]:
-        """The sentences; a heading or the number of a chapter, which stands in a passage as one, only where
-        nothing else is there.
+        """The sentences. Where a heading alone has the question's words, or the number of a chapter, what
+        stands under it, behind the others.
         """
         found = [self._held(one, ask.question) for one in self.order]
         told = [one for one in found if _is_told(ask.book, one[0])]
-        return (told or found)[:_SHOWN_PASSAGES]
+        under = [
+            (behind_heading(ask.book, (place[0], passage.end)), words)
+            for passage, (place, words) in zip(self.order, found, strict=True)
+            if not _is_told(ask.book, place)
+        ]
+        return [*told, *(one for one in under if _is_told(ask.book, one[0]))][:_SHOWN_PASSAGES]
 
     def _held(self, passage: Passage, question: str) -> _Held:
         if likeliest := self.likeliest.get(passage):
@@ -127,8 +134,10 @@ class RetrievalState:
         )
 
     def sources(self, book: Document) -> list[str]:
-        """What was read, in the order of the book."""
-        found = self.order[: len(self.tried)] or self.order
+        """What was read, in the order of the book; where no passage was asked, those that are shown."""
+        found = self.order[: len(self.tried)]
+        if not found and not self.stopped:
+            found = self.order
         ordered = sorted(found, key=lambda one: one.start)
         places = Counter(place_in_words(book, (one.start, one.end)) for one in ordered)
         return [
@@ -146,10 +155,7 @@ def _answered(ask: Request, best: Candidate) -> tuple[Piece, ...]:
 
 def behind_heading(book: Document, place: tuple[int, int]) -> tuple[int, int]:
     """A place without the heading that it begins in; empty where it is no more than that."""
-    section = book.section_at(place[0])
-    if section is None or not section.title or not book.text.startswith(section.title, section.start):
-        return place
-    return min(max(place[0], section.start + len(section.title)), place[1]), place[1]
+    return min(max(place[0], book.heading_end(book.section_at(place[0]))), place[1]), place[1]
 
 
 def _is_told(book: Document, place: tuple[int, int]) -> bool:

@@ -71,3 +71,12 @@ def stopped_in(part: int, count: int, *, kept: bool) -> str:
     if kept:
         words = _("Stopped in part {number} of {count}; the parts before it are kept.")
     return words.format(number=part, count=count)
+
+
+def retold_to(part: int, count: int) -> str:
+    """The same of one whose parts stood there in the book's own sentences, and were being retold."""
+    words = _(
+        "Stopped while part {number} of {count} was retold: what was not retold stands in the book's own "
+        "sentences."
+    )
+    return words.format(number=part, count=count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -17,6 +18,9 @@ READER_VERSION = 7
 
 # titles of the sections that hold what a publisher put before and behind a book: nothing of the book
 NOTICES = ("Project Gutenberg header", "Project Gutenberg licence")
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+|[ivxlcdm]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,19 @@ class Document:
         """The section that holds the character at `offset`."""
         starts = [section.start for section in self.sections]
         return self.sections[max(0, bisect_right(starts, offset) - 1)]
+
+    def heading_end(self, section: Section) -> int:
+        """Where the heading of a section ends in the text: the first lines that have words of its title
+        alone, with its number above them or not. Where the section starts if its title is not printed there.
+        """
+        title, end = set(_WORD.findall(section.title.lower())), section.start
+        for line in _LINE.finditer(self.text, section.start, section.end):
+            words = _WORD.findall(line.group().lower())
+            if words and title.issuperset(words):
+                end = line.end()
+            elif not words or len(words) > 2 or not _NUMBER.fullmatch(words[-1]):
+                break
+        return end
 
     def page_at(self, offset: int) -> str | None:
         """The label (else the 1-based number) of the page at `offset`; None when the format has no pages."""

@@ -33,6 +33,7 @@ from core.evidence.passages import Passage, book_passages, sentence_spans
 from core.evidence.places import places, stayed_in
 from core.evidence.spelling import written_like
 from core.evidence.stated import counts_other
+from core.text.questions import german_nouns
 from core.text.ranking import NAME, Ranking, terms
 from core.text.words import marked as N_
 
@@ -194,10 +195,12 @@ class Evidence:
 
     def unknown_names(self, question: str) -> list[str]:
         """The names of a question that neither the book nor its title page has, in order. The first word of
-        a sentence is written large in any language: "Qui" is no name; nor is "Who", wherever it stands.
+        a sentence is written large in any language: "Qui" is no name; nor is "Who", wherever it stands, nor a
+        noun of a question in German.
         """
         page = NAME.findall(f"{self._document.title} {self._document.author}")
-        known = {name.lower() for name in (*self._known_names, *page, *_BEGINS.findall(question))}
+        no_names = (*_BEGINS.findall(question), *german_nouns(question))
+        known = {name.lower() for name in (*self._known_names, *page, *no_names)}
         names = dict.fromkeys(self.names_in(question))
         return [name for name in names if name.lower() not in known and terms(name)]
 
@@ -411,8 +414,8 @@ class Evidence:
         )
 
     def _is_heading(self, start: int, end: int) -> bool:
-        """Whether this is the title of its chapter: nothing that is quoted as what the book says."""
-        return self._text[start:end] == self._document.section_at(start).title
+        """Whether this is of its chapter's heading: nothing that is quoted as what the book says."""
+        return end <= self._document.heading_end(self._document.section_at(start))
 
     def _consistent(self, sentence: str, held: _Held) -> bool:
         """Whether the passage knows the sentence's names and numbers, and does not deny what it says."""

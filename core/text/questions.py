@@ -27,6 +27,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word.replace("_", " ") for word in text.split())
 
 
+# what German has before a noun and hardly before a name, with adjectives between: "der graue Papagei"
+_GERMAN_NOUN = re.compile(
+    r"\b(?i:d(?:er|ie|as|en|em|es)|(?:k?ein|[dms]ein|ihr|unser)(?:e[mnrs]?)?|viele[nr]?|im|vom|beim|ins|zum|zur"
+    r"|(?:dies|jen|jed|welch|manch|all)e[mnrs]?)\s+(?:[a-zäöüß]+e[mnrs]?\s+){0,2}([A-ZÄÖÜ][^\W\d_]+)"
+)
+
 TITLE = "\N{BLACK SQUARE}"  # stands for a word of the book's title
 _BOOK = _words(
     """
@@ -155,3 +161,8 @@ def _shape(name: str) -> re.Pattern[str]:
 
 def _bounded(word: str) -> str:
     return rf"\b{re.escape(word)}\b" if word.isascii() or word[0] < "\u0250" else re.escape(word)
+
+
+def german_nouns(question: str) -> list[str]:
+    """Words of a question that are written large because German writes every noun so: no names."""
+    return _GERMAN_NOUN.findall(question)

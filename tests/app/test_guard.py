@@ -53,6 +53,12 @@ def test_nothing_answers_without_this_launchs_cookie(client, path):
     )
 
 
+def test_a_browser_gets_the_manifest_which_it_asks_for_without_a_cookie(client):
+    """Its console had an error on every page."""
+    assert client.get("/manifest.json", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+    assert client.get("/manifest.json", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+
+
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize(
     "host",

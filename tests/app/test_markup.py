@@ -12,7 +12,7 @@ from app.store.turns import StoredTurn
 from app.web.regions import answer_html, turn_html
 
 TAG = re.compile(
-    r"</?(?:blockquote|div|p|ul|ol|li|h4|br|strong|em|sup|span|a|button|svg|path|details|summary|small)"
+    r"</?(?:blockquote|div|p|ul|ol|li|h3|br|strong|em|sup|span|a|button|svg|path|details|summary|small)"
     r"(?:\s+[a-zA-Z-]+=\"[^\"<>]*\")*/?>"
 )
 PAIRED = ("div", "p", "ul", "ol", "li", "span", "strong", "em", "a", "button", "details", "summary")

@@ -16,7 +16,7 @@ from core.cache.disk import SnapshotFolder
 from core.conversation.part_summaries import PartSummaryStore
 from tests.support.desks import put
 from tests.support.fake_runtime import wait_until
-from tests.support.said import worded_by
+from tests.support.said import values, worded_by
 
 MARKER, OTHER = "Zyxomma", "Quillfeather"
 
@@ -51,6 +51,17 @@ def test_it_is_off_the_page_and_can_be_brought_back(taken, book):
     assert taken.reader.bookmarks[0].note == f"A note on {MARKER}."
     taken.trash.purge(all_of_them=True)
     assert taken.books.current == book
+
+
+def test_what_goes_with_a_book_is_named(taken, desk, other):
+    """Its notes went with a sentence that was the same for a book without any."""
+    assert (
+        values(taken.state.notice.text)["count"],
+        len(worded_by(Trash._deleted, taken.state.notice.text)),
+    ) == (1, 3)
+    desk.trash.purge(all_of_them=True)
+    desk.actions.dispatch({"act": "forget", "id": other.sha256})
+    assert "count" not in values(desk.state.notice.text)
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import pytest
 
 from core.conversation import verifier
 from core.conversation.asking import asked_of_passage
-from core.conversation.retrieval_result import behind_heading, quotation
+from core.conversation.retrieval_result import RetrievalState, behind_heading, quotation
 from core.conversation.verifier import NAMES, Verifier
 from core.documents.document import Document, Section
-from core.evidence.support import UNFOUND
+from core.evidence.support import UNFOUND, Evidence
+from core.request import Request
 from tests.support.fakes import CharTokenizer
 from tests.support.ferry import HIDDEN, QUESTION, REFUSAL, reader, told
 from tests.support.said import values
@@ -108,6 +109,26 @@ def test_a_model_without_a_verifier_is_not_asked_how_likely_a_question_is(weighi
         "Under the third plank"
     )
     assert not heard
+
+
+@pytest.mark.parametrize("printed", ["III. The Ledger", "III\n\nTHE LEDGER", "Chapter 3\n\nThe Ledger"])
+def test_a_heading_that_has_the_questions_words_is_shown_by_what_stands_under_it(printed):
+    """Printed in two lines it was one of the nearest passages, with nothing of the book."""
+    text = f"{printed}\n\nThe harbour master was a stout man. He sat."
+    book = Document("B", "", "txt", text, (Section("III. The Ledger", 0, len(text)),))
+    evidence = Evidence(book)
+    pieces = RetrievalState(evidence, 1, evidence.nearest("The ledger?")).pieces(Request("The ledger?", book))
+    shown = "".join(piece.text for piece in pieces)
+    assert shown.endswith("\n> The harbour master was a stout man. He sat.")
+
+
+def test_of_a_search_that_was_stopped_at_once_nothing_is_said_to_be_read():
+    """ "Stopped in passage 1 of 6" stood beside the chapters of all six."""
+    book = told()
+    evidence = Evidence(book)
+    nearest = evidence.nearest(QUESTION)
+    assert not RetrievalState(evidence, len(nearest), nearest, stopped=True).sources(book)
+    assert RetrievalState(evidence, len(nearest), nearest).sources(book)
 
 
 def test_a_quotation_begins_behind_the_heading_and_a_heading_alone_is_none():

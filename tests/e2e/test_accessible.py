@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from app.desk.values import FolderMove
@@ -124,3 +126,46 @@ def test_a_finished_talk_with_its_marks_and_its_panel(serve, open_page, drop, sa
     page.evaluate(OPEN_ALL)
     wrong += in_colours(page, "talk-book")
     assert not wrong, "\n".join(wrong)
+
+
+# by role, with the name it is called by
+LANDMARKS = {
+    ("banner", "TriForce Chat"),
+    ("navigation", "Library"),
+    ("search", "Search everything"),
+    ("main", "Book and conversation"),
+    ("complementary", "Panel"),
+}
+_HEADINGS = """[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
+  .filter((one) => one.checkVisibility()).map((one) => [Number(one.tagName[1]), one.textContent.trim()])"""
+
+
+def test_a_screen_reader_moves_by_landmarks_and_headings(serve, open_page, drop, sample):
+    """All of the page was one "main"."""
+    page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=f"## What\n\n{SUMMARY}")))
+    drop(page, sample)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    asked(page, "What of the stair?", answers=1)
+    page.click("[data-act=regenerate]")
+    page.wait_for_selector("#turns [data-act=version]", state="attached")
+    page.evaluate(OPEN_ALL)
+    for role, name in LANDMARKS:
+        assert page.get_by_role(role, name=name, exact=True).count() == 1, role
+    assert page.get_by_role("main").count() == page.get_by_role("banner").count() == 1
+    assert page.get_by_role("main").get_by_role("log").count() == 1
+    assert page.get_by_role("navigation").get_by_role("search").count() == 1
+    assert page.get_by_role("complementary").get_by_role("tab").count() == 2
+    assert headings_in_order(page) > 4
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text p")
+    page.fill("[data-find]", "watch")
+    page.wait_for_selector(".found li")
+    assert headings_in_order(page) > 4
+
+
+def headings_in_order(page) -> int:
+    """How many the page has: one of the first level, and none below that skips one."""
+    levels = page.evaluate(_HEADINGS)
+    assert [level for level, _words in levels].count(1) == 1 and levels[0][0] == 1, levels
+    assert all(then[0] <= before[0] + 1 for before, then in pairwise(levels)), levels
+    return len(levels)

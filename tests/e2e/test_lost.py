@@ -143,6 +143,8 @@ def test_a_question_sent_as_the_app_dies_stays_in_its_box(page, drop, sample):
     page.press("#question textarea", "Enter")
     page.wait_for_selector(".lost-gone", state="visible")
     assert page.input_value("#question textarea") == TYPED
+    page.wait_for_selector(".toast-wrap", state="attached")
+    assert not page.locator(".toast-body:visible").count(), "Gradio's words beside ours"
 
 
 def test_another_tab_does_not_say_ready_after_quit(page):

@@ -234,6 +234,15 @@ def test_a_question_word_is_no_name_that_the_book_lacks(evidence):
     assert evidence.unknown_names("<b>Who</b> is Mortimer?") == ["Mortimer"]
 
 
+def test_a_noun_of_a_german_question_is_no_name_that_the_book_lacks(evidence):
+    """German writes all of them large: "Not in this book: Papagei"."""
+    assert evidence.unknown_names("Was sagt der alte Papagei im Garten zu seiner Tochter Mathilde?") == [
+        "Mathilde"
+    ]
+    assert evidence.unknown_names("Welche Farbe hat Mortimers Hut?") == ["Mortimers", "Hut"], "not known"
+    assert evidence.unknown_names("Did his brother die in Leeds or in Ulm?") == ["Leeds", "Ulm"]
+
+
 def test_where_a_passage_is_about_a_question(evidence):
     (passage,) = evidence.nearest("Who is Ogilvy, the astronomer of Ottershaw?", 1)
     start, end = evidence.support("", passage, "Who lived at Ottershaw?").place

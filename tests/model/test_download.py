@@ -232,7 +232,7 @@ def test_no_connection_names_the_manual_route(served: Hub, monkeypatch: pytest.M
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     point_client_at(f"http://127.0.0.1:{port}", monkeypatch)
-    with pytest.raises(UserError, match="copy the model's folder"):
+    with pytest.raises(UserError, match="copy it to this one"):
         download("someone/tiny")
 
 

@@ -19,7 +19,7 @@ from core.model import loader
 from core.model.config import load_config
 from core.model.gguf.config import bits_of, bytes_in_codes, config_of, format_of
 from core.model.gguf.folder import opened
-from core.model.gguf.reader import read_header
+from core.model.gguf.reader import damaged, no_gguf, read_header
 from core.model.gguf.weights import GgufWeights
 from core.model.loader import load_model
 from core.model.store.manifest import fingerprint
@@ -191,6 +191,21 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path):
     (tmp_path / "m.gguf").touch()
     with pytest.raises(UserError, match="0 bytes"):
         read_header(tmp_path / "m.gguf")
+
+
+def test_a_file_of_zeros_is_said_to_be_none_or_damaged(tmp_path):
+    """Where a download has reserved its room and got no further; behind its first bytes it was "of type
+    unknown".
+    """
+    file = tmp_path / "m.gguf"
+    file.write_bytes(bytes(4096))
+    with pytest.raises(UserError) as said:
+        read_header(file)
+    assert worded_by(no_gguf, said.value.args[0])
+    file.write_bytes(struct.pack("<4sI", b"GGUF", 3) + bytes(4096))
+    with pytest.raises(UserError) as said:
+        config_of(read_header(file), "m")
+    assert worded_by(damaged, said.value.args[0]) and worded_by(config_of, said.value.args[0])
 
 
 def test_a_file_cut_short_is_refused_by_the_tensor(tmp_path):

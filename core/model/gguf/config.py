@@ -17,7 +17,7 @@ from core.errors import UserError
 from core.model.families import FAMILIES, FULL, family_of_gguf, why_no_experts
 from core.model.gguf import layer_ahead
 from core.model.gguf.architectures import OWN, Values, own_layers, rope_of
-from core.model.gguf.reader import BITS, GgufFile, held_bytes
+from core.model.gguf.reader import BITS, GgufFile, damaged, held_bytes
 from core.model.gguf.shards import stem_of
 from core.text.words import translated as _
 
@@ -214,6 +214,8 @@ def config_of(file: GgufFile, name: str) -> dict[str, Any]:
     does not run here, or what is missing.
     """
     architecture = str(file.metadata.get("general.architecture", ""))
+    if not architecture:
+        raise damaged(file.path, _("it does not say what kind of model it is"))
     family, is_alone = family_of_gguf(architecture, name), layer_ahead.is_layer_alone(file)
     if not is_alone:
         _require_tensors(file, EMBEDDING, gguf_name("model.norm.weight", family))

@@ -89,7 +89,7 @@ class GgufFile:
         with info.path.open("rb") as file:
             found = np.fromfile(file, np.uint8, info.nbytes, offset=info.start)
         if found.size != info.nbytes:
-            raise _damaged(info.path, _("it ends within “{name}”").format(name=name))
+            raise damaged(info.path, _("it ends within “{name}”").format(name=name))
         return found
 
 
@@ -111,7 +111,7 @@ def read_header(path: Path) -> GgufFile:
     tensors = dict(first.tensors)
     for one in others:
         if tensors.keys() & one.tensors.keys():
-            raise _damaged(one.path, _("another part has the same tensors"))
+            raise damaged(one.path, _("another part has the same tensors"))
         tensors |= one.tensors
     return replace(first, tensors=tensors)
 
@@ -134,9 +134,19 @@ def _size(path: Path) -> int:
         raise UserError(_("{file} cannot be read ({error}).").format(file=path, error=error)) from error
 
 
-def _damaged(path: Path, why: str) -> UserError:
+def damaged(path: Path, why: str) -> UserError:
+    """What is said of a file that is not all there, or not as it was."""
     said = _("{file} is damaged or cut short: {why}. Copy or download it again.")
     return UserError(said.format(file=path, why=why))
+
+
+def no_gguf(name: object) -> UserError:
+    """What is said of a file that does not begin as a GGUF does."""
+    said = _(
+        "{file} is no GGUF file, or its download is damaged: it does not begin as one does. Download it "
+        "again, or choose another file."
+    )
+    return UserError(said.format(file=name))
 
 
 def held_bytes(kind: str, numbers: int) -> int:
@@ -156,7 +166,7 @@ class _Reader:
 
     def header(self) -> GgufFile:
         if self._bytes(4, "GGUF") != MAGIC:
-            raise UserError(_("{file} is no GGUF file. Choose another one.").format(file=self._path))
+            raise no_gguf(self._path)
         version = self._number("I", _("its version"))
         if version not in VERSIONS:
             said = _("{file} is GGUF of version {version}; versions 2 and 3 are known here. Convert it anew.")
@@ -165,7 +175,7 @@ class _Reader:
         num_values = self._number("Q", _("the number of settings"))
         if num_values > MOST_VALUES or num_tensors > MOST_TENSORS:
             said = _("it says that it has {values} settings and {tensors} tensors")
-            raise _damaged(self._path, said.format(values=num_values, tensors=num_tensors))
+            raise damaged(self._path, said.format(values=num_values, tensors=num_tensors))
         metadata: dict[str, Any] = {}
         for _index in range(num_values):
             name = self._text(_("the name of a setting"))
@@ -175,12 +185,12 @@ class _Reader:
         start = self._aligned(metadata.get("general.alignment", 32))
         tensors = {one[0]: self._placed(start, *one) for one in described}
         if len(tensors) != num_tensors:
-            raise _damaged(self._path, _("two tensors have one name"))
+            raise damaged(self._path, _("two tensors have one name"))
         return GgufFile(self._path, metadata, tensors, settings_end)
 
     def _aligned(self, alignment: object) -> int:
         if not isinstance(alignment, int) or alignment <= 0 or alignment > 1 << 20:
-            raise _damaged(self._path, _("its alignment is {number}").format(number=alignment))
+            raise damaged(self._path, _("its alignment is {number}").format(number=alignment))
         return -(-self._at // alignment) * alignment
 
     def _described(self) -> tuple[str, int, tuple[int, ...], int]:
@@ -189,7 +199,7 @@ class _Reader:
         dimensions = self._number("I", name)
         if not 0 < dimensions <= MOST_DIMENSIONS:
             said = _("“{tensor}” has {count} dimensions")
-            raise _damaged(self._path, said.format(tensor=name, count=dimensions))
+            raise damaged(self._path, said.format(tensor=name, count=dimensions))
         shape = tuple(self._number("Q", name) for _index in range(dimensions))
         return name, self._number("I", name), shape[::-1], self._number("Q", name)
 
@@ -205,10 +215,10 @@ class _Reader:
         numbers = math.prod(shape)
         if numbers <= 0 or shape[-1] % block:
             said = _("“{tensor}” has the sizes {sizes}, which {kind} cannot have")
-            raise _damaged(self._path, said.format(tensor=name, sizes=list(shape), kind=kind))
+            raise damaged(self._path, said.format(tensor=name, sizes=list(shape), kind=kind))
         nbytes = numbers // block * block_bytes
         if data + offset + nbytes > self._size:
-            raise _damaged(self._path, _("it ends within “{name}”").format(name=name))
+            raise damaged(self._path, _("it ends within “{name}”").format(name=name))
         return TensorInfo(self._path, name, kind, shape, data + offset, nbytes)
 
     def _value(self, kind: int, name: str) -> Any:
@@ -218,18 +228,18 @@ class _Reader:
             return self._text(name)
         if kind == _ARRAY:
             return self._array(name)
-        raise _damaged(self._path, _("“{name}” is of the unknown kind {kind}").format(name=name, kind=kind))
+        raise damaged(self._path, _("“{name}” is of the unknown kind {kind}").format(name=name, kind=kind))
 
     def _array(self, name: str) -> list[Any]:
         kind, count = self._number("I", name), self._number("Q", name)
         self._members += count
         if self._members > MOST_MEMBERS:
-            raise _damaged(self._path, _("“{name}” is a list of {count}").format(name=name, count=count))
+            raise damaged(self._path, _("“{name}” is a list of {count}").format(name=name, count=count))
         if kind in _NUMBERS:
             form = _NUMBERS[kind]
             return list(struct.unpack(f"<{count}{form}", self._bytes(count * struct.calcsize(form), name)))
         if kind != _TEXT or count > self._size:
-            raise _damaged(
+            raise damaged(
                 self._path, _("“{name}” is a list of the unknown kind {kind}").format(name=name, kind=kind)
             )
         return [self._text(name) for _index in range(count)]
@@ -243,6 +253,6 @@ class _Reader:
     def _bytes(self, count: int, what: str) -> bytes:
         found = self._file.read(count) if self._at + count <= min(self._size, MOST_BYTES_OF_HEADER) else b""
         if len(found) != count:
-            raise _damaged(self._path, _("it ends within “{name}”").format(name=what))
+            raise damaged(self._path, _("it ends within “{name}”").format(name=what))
         self._at += count
         return found

@@ -265,8 +265,8 @@ def _verify(repo: str, stage: Path, file: RemoteFile) -> Iterator[int]:
     if digest.hexdigest() != expected:
         path.unlink()
         said = _(
-            "{file} of {repo} arrived damaged (its checksum is not the hub's) and was removed. Start the "
-            "download again; only this file is fetched. If it happens again, something between this "
-            "computer and the hub changes files."
+            "{file} of {repo} arrived damaged (its checksum is not the one that huggingface.co names) and "
+            "was removed. Start the download again; only this file is fetched. If it happens again, "
+            "something on the way, such as a proxy or an antivirus program, changes files."
         )
         raise UserError(said.format(file=file.name, repo=repo))

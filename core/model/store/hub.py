@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 from core.errors import UserError
 from core.events import Progress
 from core.text.words import translated as _
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ def told_to_the_user(repo: str, root: Path) -> Iterator[None]:
         if not said:
             raise
         again = _("Start the download again: it goes on where it stopped.")
-        words = {"repo": repo, "folder": root, "error": error, "kind": type(error).__name__, "again": again}
+        words = {"repo": repo, "folder": root, "status": _status(error), "again": again}
+        log.warning("%s was not downloaded: %r", repo, error)
         raise UserError(said.format(**words)) from error
 
 
@@ -123,15 +127,16 @@ def _explained(error: Exception) -> str:
             "https://huggingface.co/settings/tokens, and set the environment variable HF_TOKEN to it."
         )
     if isinstance(error, errors.RepositoryNotFoundError):
-        return _("The hub has no public model {repo}. Check the name; for a private one set HF_TOKEN.")
+        return _("huggingface.co has no public model {repo}. Check the name; for a private one set HF_TOKEN.")
     if isinstance(error, errors.RevisionNotFoundError):
         return _("{repo} has no such revision. Leave the revision out to take the newest.")
     if isinstance(error, errors.HfHubHTTPError):
-        return _("The hub answered with an error ({error}). {again}")
+        return _("huggingface.co did not give {repo} (error {status}). Wait some minutes. {again}")
     if _is_network(error):
         return _(
-            "{repo} could not be downloaded: no connection to the hub ({kind}). Connect to the internet. "
-            "{again} Or copy the model's folder to this computer and give its path as the model."
+            "{repo} could not be downloaded: huggingface.co cannot be reached. Connect to the internet. "
+            "{again} Or download the model with another computer, copy it to this one, and choose it as a "
+            "file that you have."
         )
     if not isinstance(error, OSError):
         return ""
@@ -140,6 +145,11 @@ def _explained(error: Exception) -> str:
     if "Consistency check failed" in str(error):
         return _("The connection broke while {repo} was being downloaded. {again}")
     return ""
+
+
+def _status(error: Exception) -> str:
+    """The number of an answer that is an error, "" where nobody answered."""
+    return str(getattr(getattr(error, "response", None), "status_code", ""))
 
 
 def _is_network(error: Exception) -> bool:
