@@ -10,10 +10,12 @@ and more were true, and 17 of the other 81 (docs/decisions/0068-told-in-nearly-i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from core.evidence.denial import denied
+from core.evidence.clauses import same_clauses, same_number, shared_part
+from core.evidence.denial import DENIES, denied
 from core.evidence.naming import TITLES, points_back, subject_name, unquoted
 from core.evidence.passages import sentence_spans, unlabelled
 from core.evidence.support import Evidence
@@ -24,12 +26,19 @@ _DIGITS = re.compile(r"\d")  # a number of one digit is no word
 # what makes of something that happened what somebody says, what may be or what a book says; "that" with what
 # somebody says behind it
 _SUBJECT = r"(?:an?|the|he|she|it|they|there|his|her|their|my|our|I|we)\b|(?-i:[A-Z])"
+_SAID = (
+    r"(?:says?|said|saying|tells?|told|wr[io]te|written|asks?|asked|thinks?|thought|believes?|believed"
+    r"|supposes?|supposed|hopes?|hoped|fears?|feared|dream(?:s|ed|t)?|imagined?|fancied|swore|sworn"
+    r"|pretend(?:s|ed)?|seems?|seemed|appears?\sto|appeared\sto|claim(?:s|ed)?|declared?|assert(?:s|ed)?"
+    r"|maintain(?:s|ed)?|suspect(?:s|ed)?|guess(?:ed)?|reported(?:ly)?|rumou?r(?:s|ed)?|legend|alleged(?:ly)?"
+    r"|considered|deemed|reputed|expect(?:s|ed)?|wish(?:es|ed)?|supposedly|apparently|according\sto"
+    r"|by\s(?:some|many|most|others|several)\b(?!\s\w)|in\s\w+\s(?:opinion|eyes|view|fancy))"
+)
 _TURNS = re.compile(
-    r"\b(?:(?P<said>says?|said|saying|tells?|told|wr[io]te|written|asks?|asked|thinks?|thought|believes?"
-    r"|believed|supposes?|supposed|hopes?|hoped|fears?|feared|dream(?:s|ed|t)?|imagined?|fancied|swore"
-    rf"|pretend(?:s|ed)?|seems?|seemed|(?<!so )that\s(?={_SUBJECT}))"
-    r"|(?P<maybe>if|unless|whether|lest|perhaps|maybe|almost|nearly|as\sthough|would|should|could|might"
-    r"|(?-i:may))|(?P<book>story|book|chapter|passage|text|author|narrator))\b",
+    rf"\b(?:(?P<said>{_SAID})|(?P<that>(?<!so )that\s(?={_SUBJECT}))"
+    r"|(?P<maybe>if|unless|whether|lest|perhaps|maybe|possibly|probably|likely|almost|nearly|hardly|scarcely"
+    r"|barely|as\sthough|would|should|could|might|must|shall|tried|tries|(?-i:may))"
+    r"|(?P<book>story|book|chapter|passage|text|author|narrator))\b",
     re.IGNORECASE,
 )
 
@@ -62,7 +71,7 @@ class NearSentences:
                 return None
             if not self._consistent(said, words, number) or self._adds(said, words, number):
                 continue
-            if self._of_the_same(said, words, number, least):
+            if self._of_the_same(said, words, number, least) and self._in_its_clauses(said, number):
                 return self._sentences[number]
         return None
 
@@ -97,8 +106,15 @@ class NearSentences:
             return False
         before = self._before(number)
         if subject:
-            before = subject_name(before, self._evidence.is_name) or ""
-        return words[at] in terms(before)
+            return words[at] in terms(subject_name(before, self._evidence.is_name) or "")
+        return words[at] in terms(before)[:1]
+
+    def _in_its_clauses(self, said: str, number: int) -> bool:
+        """Whether nothing that was left off makes something else of it."""
+        there = self._said(number)
+        if not same_number(said, there) or _denials(said) != _denials(shared_part(said, there)):
+            return False
+        return same_clauses(said, there, subject_before=points_back(there))
 
     def _said(self, number: int) -> str:
         return " ".join(self._text[slice(*self._sentences[number])].split())
@@ -126,9 +142,17 @@ class NearSentences:
         return set(NAME.findall(self._text[slice(*self._sentences[number - 1])]))
 
 
-def _turned(sentence: str) -> set[str | None]:
-    """What a sentence is beside a plain statement: something said, something that may be, about a book."""
-    return {match.lastgroup for match in _TURNS.finditer(sentence)}
+def _turned(sentence: str) -> Counter[str | None]:
+    """What a sentence is beside a plain statement, and how often: something said, something that may be,
+    about a book.
+    """
+    found = Counter(match.lastgroup for match in _TURNS.finditer(sentence))
+    found["said"] = max(found["said"], min(1, found.pop("that", 0)))
+    return found
+
+
+def _denials(sentence: str) -> int:
+    return len(DENIES.findall(sentence))
 
 
 def _in_order(said: Sequence[str], there: Sequence[str]) -> int:

@@ -75,7 +75,7 @@ def test_a_sentence_is_grey_until_it_ends_and_what_follows_is_added_to_it():
         elif isinstance(event, Delta):
             telling_now += event.pieces
             shown.append("".join(piece.text for piece in telling_now))
-    assert any(one.endswith("before dark.") for one in shown)
+    assert any(one.endswith("before it was dark.") for one in shown)
     assert max(map(len, shown)) < 200, "a sentence that has ended is told no longer"
 
 

@@ -36,7 +36,8 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
         ("Then 4 boats came back to the harbour.", None),  # another number
         ("3 boats came back to the harbour.", "Then 3 boats"),
         ("No lantern was used to find the boats.", None),  # in another order
-        ("They used no lantern to find the boat.", "They used no lantern"),
+        ("They used no lantern to find the boats.", "They used no lantern"),
+        ("They used no lantern to find the boat.", None),  # one of them
         ("He had waited forty minutes for the evening train.", None),  # another number
         ("He had waited for the evening train.", "He had waited"),
         ("The porter had waited thirty minutes for the evening train.", None),  # of whom nobody said it
@@ -118,6 +119,51 @@ def test_what_somebody_says_or_supposes_is_not_told_as_what_happened(said: str, 
     """“Captain Tregarrick was drowned” stood beside “I wrote that ... was drowned ...; but it was false”."""
     book = Document("B", "", "txt", SAID, (Section("One", 0, len(SAID)),), sha256="S")
     assert (NearSentences(SAID, (0, len(SAID)), Evidence(book)).place(said, 0.8) is not None) is stands
+
+
+LEFT_OFF = (
+    "There were ten ribs on a side of the great skeleton. "
+    "By some the amber is taken from the coast of Greenland. "
+    "The crowd pressed in, and the boat was crushed against the quay of the harbour. "
+    "Tull was in the cabin when Rudd pulled the flimsy from the old printer. "
+    "Never before had Skiru been on the surface of the planet. "
+    "Perat was amused at her answer to his clerk. "
+    "The rope of the longboat parted under the weight. "
+    "The pilot tried to turn the ferry against the current. "
+    "Some islands, legend says, were made from the teeth of giants. "
+    "It was only thirteen flights to the attic. "
+    "The women went ashore; the men rowed off and the pilot slept in the cabin."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "stands"),
+    [
+        ("There was ten rib on a side of the great skeleton.", False),  # one of them
+        ("There were ten ribs on the side of the skeleton.", True),
+        ("Amber is taken from the coast of Greenland.", False),  # some say so
+        ("By some the amber is taken from the coast of Greenland.", True),
+        ("The crowd was crushed against the quay of the harbour.", False),  # the boat was
+        ("The boat was crushed against the quay of the harbour.", True),
+        ("The crowd pressed in, and the boat was crushed against the quay.", True),
+        ("Tull pulled the flimsy from the old printer.", False),  # Rudd did
+        ("Rudd pulled the flimsy from the old printer.", True),
+        ("Skiru had been on the surface of the planet.", False),  # never
+        ("Perat was amused at his clerk.", False),  # at what she answered him
+        ("Perat was amused at her answer.", True),
+        ("The longboat parted under the weight.", False),  # its rope did
+        ("The pilot turned the ferry against the current.", False),  # he tried
+        ("Some islands were made from the teeth of giants.", False),
+        ("The printer was only thirteen flights to the attic.", False),  # it does not speak of him
+        ("The women rowed off and the pilot slept in the cabin.", False),
+        ("The men rowed off and the pilot slept in the cabin.", True),
+    ],
+)
+def test_what_is_left_off_makes_nothing_else_of_it(said: str, stands: bool):
+    """ "By some" was dropped of what some believe, and what one subject did was told of another beside it."""
+    book = Document("B", "", "txt", LEFT_OFF, (Section("One", 0, len(LEFT_OFF)),), sha256="L")
+    place = NearSentences(LEFT_OFF, (0, len(LEFT_OFF)), Evidence(book)).place(said, 0.8)
+    assert (place is not None) is stands
 
 
 def test_the_bar_is_the_share_of_what_was_told():

@@ -85,4 +85,4 @@ def true_of(part: str, params=None) -> str:
     person, verb, thing, place = re.findall(r"patient (\w+) (\w+) all of the (\w+) from the old (\w+)", part)[
         -1
     ]
-    return f"The patient {person} {verb} all the {thing} from that old {place} before dark. And so he"
+    return f"The patient {person} {verb} all the {thing} from that old {place} before it was dark. And so he"
