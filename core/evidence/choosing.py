@@ -38,10 +38,13 @@ _ALIKE = 0.8  # of the content words
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_぀-ヿ㐀-鿿]+")
 _NAME = re.compile(r"\b[A-Z][a-z]{2,}\b")
 BACK = re.compile(
-    r"(?:he|she|it|they|his|her|their|this|that|these|those|we|i|you|but|and|then|so|him|them)\b",
+    r"(?:he|she|it|they|his|her|their|this|that|these|those|we|i|you|but|and|then|so|him|them"
+    r"|und|aber|dann|doch|denn|wir|ich|du|ihr|das)\b|[但而且又并我你您]",
     re.IGNORECASE,
 )
-_YOU = re.compile(r"\b(?:you|your|yours|thou|thee|thy)\b", re.IGNORECASE)
+_YOU = re.compile(
+    r"\b(?:you|your|yours|thou|thee|thy|du|dich|dir|deine?[mnrs]?|euch|eure?[mnrs]?)\b|[你您]", re.IGNORECASE
+)
 _OPENS = '“«„「『"'
 _CLOSES = '”»」』"'
 _MARKS = frozenset(_OPENS + _CLOSES)
@@ -50,8 +53,17 @@ _MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
 _LONG_SPEECH_CHARS = 400
 _ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
 _NAMES_ALONE = re.compile(r"(?:(?:[A-Z][\w’'-]*|\d+|of|the|at|in|on|to|for|by|and|near)\W+)+")
+_MOST_NUMBERS, _MANY_NUMBERS = 0.4, 0.2  # of a sentence's words, and where they follow commas as pages do
 _NOTE = re.compile(r"\[?(\d+)\]? ")
 _NOTE_REACH_CHARS = 20_000  # how far behind what refers to it a note may stand: at the end of a chapter
+_CAPTION = re.compile(  # "Fig. 12. The hook", not "Figure 12 shows"
+    r"[\[(*_ ]*(?:(?:fig(?:ure|s)?|plate|table|map|chart|diagram|photo(?:graph)?|illustration|abb(?:ildung)?"
+    r"|tafel|tab(?:elle)?|bild|karte|插?图|表)\b\.?\s*(?:\d[\d.]*[a-z]?|[IVXLC]+)\s*"
+    r"(?:[.:：)\]|—–-]|\n|\Z|(?-i:[^\W\da-z_]))|illustration\s*[:\]])",
+    re.IGNORECASE,
+)
+_PAGES = re.compile(r"[^\W\d_],\s\d{1,4}(?:[–—-]\d{1,4})?(?=[,;.]|\s+[^\W\da-z_]|\Z)")  # "whales, 12–14;"
+_CELLS = re.compile(r"\s\|\s|\t")
 _LEFT_OPEN = re.compile(r"(?:[?!？！]|\.\.\.|…)[)\]]*$")
 
 
@@ -68,7 +80,9 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     told = [
         number
         for number, (low, high) in enumerate(spans)
-        if _is_whole(sentences[number]) and not _is_note(text, low) and not _is_speech(low, high, spoken)
+        if _is_whole(sentences[number])
+        and not _is_set_apart(text, low, sentences[number])
+        and not _is_speech(low, high, spoken)
     ]
     among = _by_themselves(sentences, told or range(len(spans)))
     return [spans[number] for number in choose_sentences(sentences, words, among)]
@@ -195,6 +209,17 @@ def _is_whole(sentence: str) -> bool:
         and not sentence.isupper()
         and not _NAMES_ALONE.fullmatch(sentence)
     )
+
+
+def _is_set_apart(text: str, low: int, sentence: str) -> bool:
+    """Whether a sentence is a note, or stands in a caption, a table or an index."""
+    line = text.rfind("\n", 0, low) + 1
+    words = _WORD.findall(sentence)
+    numbers = sum(map(str.isdecimal, words))
+    mostly = numbers > 2 and numbers >= _MOST_NUMBERS * len(words)
+    entries = len(_PAGES.findall(sentence)) > 1 and numbers >= _MANY_NUMBERS * len(words)
+    in_list = mostly or entries or _CELLS.search(sentence) is not None
+    return in_list or _CAPTION.match(text, line) is not None or _is_note(text, low)
 
 
 def _is_note(text: str, low: int) -> bool:

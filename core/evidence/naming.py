@@ -35,10 +35,37 @@ _ONE_OF_THEM = (  # "The second was"
     r"|either|another|none|each|some|most|many|few|this|that|these|those)\s"
     r"(?:was|is|were|are|had|has|have|did|would|could|came|went|of\s(?:them|these|those))\b"
 )
-_ABROAD = r"(?:er|sie|ihre?[mnrs]?|seine?[mnrs]?)\b|[他她它]"  # German and Chinese pronouns
-_WITHOUT_NAME = re.compile(
-    rf"{_LEADS}(?:{_PRONOUN}|{_IN_WHICH_HE}|{_I_AND_HE}|{_ONE_OF_THEM})|{_ABROAD}", re.IGNORECASE
+_ENGLISH = rf"{_LEADS}(?:{_PRONOUN}|{_IN_WHICH_HE}|{_I_AND_HE}|{_ONE_OF_THEM})"
+_ER = r"(?:er|sie|es|ihn|ihm|ihnen)\b"
+_GERMAN = (
+    r"(?:(?:dann|da|später|schließlich|endlich|bald|nun|jetzt|und|aber|doch|denn|so|als|wenn|während|nachdem"
+    r"|bevor|ehe|sobald|seit|bis|weil|ob|plötzlich|auch|nur|selbst)\b,?\s+)?"
+    rf"(?:{_ER}|(?:ihre?|seine?|deren|dessen)[mnrs]?\b"
+    # "Deshalb", "Davon": what for, of what
+    r"|(?:des(?:halb|wegen)|dar(?:um|auf(?:hin)?|an|aus|in|über|unter)|d(?:a|or)(?:her|hin)"
+    r"|da(?:bei|durch|für|gegen|mit|nach|neben|raufhin|von|vor|zu|zwischen)|trotzdem|dennoch|außerdem|dort)\b"
+    # "Dieser war": "dieser alte Mann" says which
+    r"|(?:dies(?:e[rsmn]?)?|jene[rsmn]?|beide|letztere[rsmn]?|erstere[rsmn]?)\s(?-i:(?=[a-zäöüß])"
+    r"(?!(?:\w+e[rsmn]?\s){1,3}[A-ZÄÖÜ]))"
+    r"|(?:d(?:er|ie|as)\s)?(?:andere|erste|zweite|dritte|letzte|eine|das|der|die|keine|einige|manche|viele)"
+    r"[rsn]?\s(?:war|ist|sind|waren|hatte|hatten|hat|haben|wurden?|kam|kamen|ging|gingen"
+    r"|von\s(?:ihnen|diesen|denen))\b"
+    rf"|(?:ich|wir)\s\w+\s(?-i:(?:\w+\s)?{_ER})"  # "Ich sagte ihm"
+    # "Am Abend ging er", with no name behind the verb
+    r"|(?:in|im|am|an|auf|aus|bei|beim|mit|nach|vor|von|vom|zu|zum|zur|um|über|unter|durch|ohne|seit|hier|oft"
+    r"|immer|nie|niemals|vielleicht|wieder|noch|wo|wie|warum|gestern|heute|morgens|abends|nachts|einmal"
+    r"|eines|jede[nrs])\b(?-i:[^.,;:!?]{0,50}?\s[a-zäöüß]+\s(?:er|sie)\b))"
 )
+_IT = "[他她它牠祂]"
+_CHINESE = (
+    rf"(?:但是?|可是?|然而|不过|而且|并且|而|当|如果|因为|虽然|忽然|突然|后来|不久|最后|终于|现在|只有)?，?(?:{_IT}"
+    r"|于是|因此|因而|所以|接着|随后|随即|然后|便|遂|只见|这[是才就使让种样些时]|那[是就样些时]|[此其那](?:人|后|时|中)"
+    r"|其[余他实]|前者|后者|两人|二人|第[二三四五六][个位封]?是"
+    # "第二天她", "我告诉他"
+    rf"|(?:[第次当那这一某每][^，。；：！？]{{0,3}}[天日年月晚夜次]|早上|早晨|晚上|夜里|中午|下午|傍晚|从此|在[^，。；：！？]{{1,9}})，?{_IT}"
+    rf"|我们?[^，。；：！？]{{1,4}}{_IT})"
+)
+_WITHOUT_NAME = re.compile(rf"{_ENGLISH}|{_GERMAN}|{_CHINESE}", re.IGNORECASE)
 _OF_A_PERSON = re.compile(r"(?:(he|she)|(his|her))\b\s+(?=\w)", re.IGNORECASE)
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|St)\.|Miss|Captain|Sir|Lady|Lord|Aunt|Uncle|Father|Professor)"
 TITLES = frozenset(terms("Mr Mrs Ms Dr St Miss Captain Sir Lady Lord Aunt Uncle Father Professor"))

@@ -102,8 +102,6 @@ class NearSentences:
             behind = there[there.index(words[at]) :]
             if _in_order(words[at:], behind) >= least * len(words[at:]):
                 return True
-        if not points_back(self._said(number)):
-            return False
         before = self._before(number)
         if subject:
             return words[at] in terms(subject_name(before, self._evidence.is_name) or "")

@@ -129,6 +129,7 @@ LEFT_OFF = (
     "Never before had Skiru been on the surface of the planet. "
     "Perat was amused at her answer to his clerk. "
     "The rope of the longboat parted under the weight. "
+    "The keeper lit the lamp and did not ring the bell for the pilot. "
     "The pilot tried to turn the ferry against the current. "
     "Some islands, legend says, were made from the teeth of giants. "
     "It was only thirteen flights to the attic. "
@@ -151,6 +152,8 @@ LEFT_OFF = (
         ("Skiru had been on the surface of the planet.", False),  # never
         ("Perat was amused at his clerk.", False),  # at what she answered him
         ("Perat was amused at her answer.", True),
+        ("The keeper did not light the lamp and rang the bell for the pilot.", False),  # of the other
+        ("The keeper did not ring the bell for the pilot.", True),
         ("The longboat parted under the weight.", False),  # its rope did
         ("The pilot turned the ferry against the current.", False),  # he tried
         ("Some islands were made from the teeth of giants.", False),

@@ -21,7 +21,7 @@ SLIPS = (
     Slip("core/evidence/nearness.py", "(denied(said) ^ denied(there))", "set()", _NEAR),
     Slip("core/evidence/nearness.py", "or self._adds(said, words, number)", "or False", _NEAR),
     Slip("core/evidence/nearness.py", "known |= {words[0]} &", "known |= set() &", _NEAR),
-    Slip("core/evidence/nearness.py", "if not points_back(self._said(number)):", "if False:", _NEAR),
+    Slip("core/evidence/clauses.py", "elif not subject_before or", "elif", _NEAR),
     Slip("core/evidence/nearness.py", "if _turned(said) != _turned(there):", "if False:", _NEAR),
     Slip("core/evidence/nearness.py", "if subject:", "if False:", _NEAR),
     Slip(
