@@ -108,6 +108,7 @@ _CALLED_END = re.compile(r"\s?[,!?.]")
 _OWNS = re.compile(r"\s?['’]s\b")
 IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
 _ALSO = re.compile(r",\s(?:\w+ly\s|also\s|otherwise\s)?(?:called|nicknamed|known\sas)\s|,?\salias\s")
+_WHO_THAT_IS = re.compile(r",\s(?:the|an?)\s[^,.;:!?]*[,.;:!?)]")
 _NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
 _LINE = re.compile(r"(?:\A|(?<=\n\n))[^\n]*[^\W_][.?!]?(?=\n\n)")  # by itself, without a sentence's end
 _SMALL_IN_HEADINGS = word_set("a an the and or of in on at to from by for with into as s")
@@ -125,7 +126,7 @@ class Mention:
     """`text[start:end]` names a person by `words`, behind a `title` in small letters or none. `role`: it is
     what somebody is, with "the" before it, which stands in for a name. `sex`: "he" or "she" where the
     sentence goes on so, "" where it does not. `called`: the text says that whom it named just before has
-    this name, too.
+    this name, too. `introduced`: it says behind the name who that is.
     """
 
     start: int
@@ -135,6 +136,7 @@ class Mention:
     role: bool = False
     sex: str = ""
     called: bool = False
+    introduced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,8 @@ def names_and_others(text: str) -> tuple[tuple[Mention, ...], tuple[Mention, ...
         if judged.is_person(run.mention):
             full = bool(persons) and len(persons[-1].words) > 1  # "Come, Mary, called John"
             called = full and _ALSO.fullmatch(text[persons[-1].end : run.mention.start])
-            persons.append(replace(run.mention, called=bool(called)))
+            introduced = _WHO_THAT_IS.match(text, run.mention.end)
+            persons.append(replace(run.mention, called=bool(called), introduced=bool(introduced)))
         elif not read.is_opening(run):
             others.append(run.mention)
     return tuple(persons), tuple(others)

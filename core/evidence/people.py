@@ -32,6 +32,7 @@ _ROYAL = {"king", "queen", "prince", "princess"}
 _USUAL = 0.05  # of the mentions
 _SURE = 3  # times as many sentences that go on with one pronoun as with the other, and at least so many
 _MEANT = 3  # times as many mentions as of another bearer of the surname
+_NEAR = 5000  # characters, two pages
 _SHORTENED = {"mr", "mrs", "ms", "dr", "rev", "capt", "col"}
 
 
@@ -86,6 +87,8 @@ def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
         bearers = [] if role else _bearers(known, found[0], sex)
         if not title and _divided(bearers, found):
             continue
+        if not title:
+            bearers = [one for one in bearers if not _namesake(one, found)]
         person = _by_role(known, words) if role else _by_name(bearers, found[0], sex)
         if person is None:
             person = _Known(words, set(), role, sex)
@@ -139,6 +142,17 @@ def _divided(bearers: Sequence[_Known], found: Sequence[Mention]) -> bool:
     (name, *more) = found[0].words
     often = sorted((len(one.mentions) for one in bearers if one.words[-1] == name), reverse=True)
     return not more and len(often) > 1 and len(found) < often[0] < _MEANT * often[1]
+
+
+def _namesake(person: _Known, found: Sequence[Mention]) -> bool:
+    """Whether a bare first name is somebody else's: the text says who that is ("Owen, the anatomist"), and
+    never has it near where it names the person in full.
+    """
+    (name, *more) = found[0].words
+    if more or name == person.words[-1] or not any(one.introduced for one in found):
+        return False
+    near = (abs(one.start - other.start) <= _NEAR for one in found for other in person.mentions)
+    return not any(near)
 
 
 def _by_name(fitting: list[_Known], mention: Mention, sex: str) -> _Known | None:

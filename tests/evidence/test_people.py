@@ -105,6 +105,18 @@ def test_a_surname_that_two_bear_counts_for_one_only_where_the_text_means_one():
     }
 
 
+def test_a_bare_name_that_the_text_introduces_far_from_the_full_one_is_somebody_elses():
+    """Owen, the anatomist, was counted for Owen Chace, the mate of the Essex."""
+    mate = "I have seen Owen Chace, who was mate. “Yes,” said Owen Chace. Owen went. “No,” said Owen. "
+    sea = "The sea was grey and the wind blew from the land. " * 120
+    bones = "“They are old,” said Owen, the English anatomist. Owen wrote a paper. "
+    assert named(mate + bones) == {"Owen Chace": 6}, "near him it is he"
+    assert named(mate + sea + mate) == {"Owen Chace": 8}
+    apart = mate.replace("Owen went. “No,” said Owen. ", "Mr. Chace went. “No,” said Mr. Chace. ")
+    assert named(apart + sea + bones) == {"Owen Chace": 4, "Owen": 2}
+    assert named(apart + sea + bones.replace(", the English anatomist", "")) == {"Owen Chace": 6}
+
+
 def test_a_niece_is_not_her_uncle():
     """“Mr. Färber” was the heroine's name, and the sentence that introduced him was about her."""
     niece = (
