@@ -1,7 +1,9 @@
-"""Questions about a book as a whole, which no passage answers: how it ends, what it is about, who is in it.
+"""Questions about a book as a whole, which no passage answers: how it ends, what it is about, who is in it,
+who tells it.
 
 The end is the summary of its last pages, what it is about the summary of it all, both made as any summary is
-(core.conversation.summarization). Its people are counted by name (core.evidence.people), without the model.
+(core.conversation.summarization). Its people are counted by name (core.evidence.people), and who tells it is
+found where it says so (core.evidence.narrator), without the model.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from core.conversation.source_names import source_names
 from core.conversation.summarization import Summaries
 from core.documents.document import Document, Section
 from core.events import Delta, Event, Piece, ReadingStep, Stats
+from core.evidence.narrator import narrator
 from core.evidence.people import Person, introduction
 from core.text.language_detection import foreign
 from core.text.words import listed_texts
@@ -30,6 +33,7 @@ from core.text.words import translated_count as _n
 _END_TOKENS = 2400  # that are told of an end, about,
 _END_SHARE = 1 / 4  # or so much of what may be read, where that is less
 _INTRODUCED, _NAMED = 8, 32  # people with a sentence, and by name alone
+_TELLERS = 6  # that are shown
 
 
 class Overview(Responder):
@@ -54,8 +58,8 @@ class Overview(Responder):
         """The events of an answer of this kind (core.text.questions). `whole`: the book without its limit;
         `notes` are told below the answer.
         """
-        if kind == "people":
-            yield from self._people(run, notes)
+        if kind in ("people", "narrator"):
+            yield from (self._people if kind == "people" else self._narrator)(run, notes)
             return
         length = "page" if kind == "end" else "paragraph"  # in one, last pages have no room
         told = replace(run, ask=replace(run.ask, question=None, reading_mode="auto", summary_length=length))
@@ -99,20 +103,49 @@ class Overview(Responder):
                 words = _("People are found by name in English books only.")
             yield from self._from_passages.unsaid(run, plan, words)
             return
-        told: list[Piece] = []
-        for person in found[:_INTRODUCED]:
-            between = (Piece("\n\n", ""),) if told else ()
-            pieces = (*between, *_introduced(book, plan.parts, person))
-            yield Delta(pieces)
-            told += pieces
-        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in told)))
-        self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
         said = [_("Counted by name in the text, without the model: namesakes may be counted as one.")]
         if others := found[_INTRODUCED:][:_NAMED]:
             names = listed_texts(f"{one.name} ({len(one.mentions)})" for one in others)
             said.append(_("Named less often: {names}.").format(names=names))
+        shown = [_introduced(book, plan.parts, person) for person in found[:_INTRODUCED]]
+        yield from self._found(run, plan, shown, said)
+
+    def _narrator(self, run: AnswerRun, notes: Sequence[str]) -> Iterator[Event]:
+        """Who says "I", with the sentences that name whoever it is."""
+        book, plan = run.ask.book, self._sections(run)
+        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out, tuple(notes))
+        start, end = plan.parts[0].start, plan.parts[-1].end
+        found = narrator(book.text[start:end])
+        if not found.named:
+            words = _("Outside of what its people say the book hardly says “I”.")
+            if found.first_person:
+                words = _("The book is told by “I”; no sentence was found in which “I” gives a name.")
+            if foreign(book.text):
+                words = _("People are found by name in English books only.")
+            yield from self._from_passages.unsaid(run, plan, words)
+            return
+        shown = []
+        for name, (left, right) in found.named[:_TELLERS]:
+            place = introduction(book.text, [(left + start, right + start)])
+            words = _("“I” is named here: {name}.").format(name=name)
+            shown.append((Piece(words, ""), Piece(" ", ""), *quotation(book, place)))
+        said = [_("Found by the words of the text, without the model: elsewhere another may say “I”.")]
+        yield from self._found(run, plan, shown, said)
+
+    def _found(
+        self, run: AnswerRun, plan: ReadingPlan, shown: Sequence[tuple[Piece, ...]], said: Sequence[str]
+    ) -> Iterator[Event]:
+        """What was found without the model, one after the other, and what is `said` below."""
+        told: list[Piece] = []
+        for one in shown:
+            pieces = (*((Piece("\n\n", ""),) if told else ()), *one)
+            yield Delta(pieces)
+            told += pieces
+        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in told)))
+        self._conversations.memory(run.ask).asked(run.ask, self._tokenizer.encode(run.ask.question), ids)
         done = Answer("stop", tuple(told), ids, Stats())
-        yield self._turns.finished(done, plan=plan, sources=source_names(book, plan.parts), notes=said)
+        sources = source_names(run.ask.book, plan.parts)
+        yield self._turns.finished(done, plan=plan, sources=sources, notes=said)
 
 
 def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:

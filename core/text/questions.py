@@ -1,4 +1,4 @@
-"""Which questions ask about a book as a whole: how it ends, what it is about, who is in it.
+"""Which questions ask about a book as a whole: how it ends, what it is about, who is in it, who tells it.
 
 Such a question has words of its kind and beside them only words that any question of the kind may have.
 One
@@ -135,7 +135,17 @@ _PEOPLE = _Kind(
         """
     ),
 )
-KINDS = {"end": _END, "people": _PEOPLE, "about": _ABOUT}
+_NARRATOR = _Kind(
+    needs=(
+        (_words("narrator narrators storyteller"), _words("who whos whose name named called")),
+        (_words("who whos"), _words("narrates narrated narrating")),
+        (_words("who whos"), _words("tells telling"), _BOOK | {TITLE}),
+        (_words("whom"), _words("told narrated"), _BOOK | {TITLE}),
+        (_words("whose"), _words("point_of_view perspective"), _BOOK | {TITLE}),
+    ),
+    beside=_words("which from voice point_of_view perspective"),
+)
+KINDS = {"end": _END, "people": _PEOPLE, "about": _ABOUT, "narrator": _NARRATOR}
 
 
 def asked_of_whole(question: str, title: str = "") -> str | None:

@@ -106,6 +106,32 @@ def test_people_are_counted_without_the_model_each_with_a_sentence_of_the_book()
     assert Evidence(book).marks(done.text) == (), "what was counted is no sentence to be held to the book"
 
 
+def told_by(opening: str) -> Document:
+    text = opening + "“I am late,” said Oddo. I walked to the old ferry, and my lamp was lit.\n\n" * 40
+    return Document("Log", "", "txt", text, (Section("One", 0, len(text)),), sha256=opening[:9])
+
+
+def test_who_tells_the_book_is_answered_by_the_sentence_that_names_whoever_it_is():
+    """A passage with somebody else's name was the answer."""
+    session, engine = make(style=READER)
+    book = told_by("Call me Ishmael. “My name is Oddo,” said the pilot.\n\n")
+    done = finished(ask(session, book, "Who is the narrator?"))
+    assert engine.prompts == [] and "Ishmael" in done.text.split("\n")[0]
+    assert "> Call me Ishmael." in done.text and "pilot" not in done.text and done.notes
+    assert Evidence(book).marks(done.text) == ()
+
+
+@pytest.mark.parametrize("opening", ["It was late.\n\n", "“My name is Oddo,” said the pilot.\n\n"])
+def test_of_a_narrator_without_a_name_the_program_says_that(opening: str):
+    session, engine = make(style=READER)
+    book = told_by(opening)
+    done = finished(ask(session, book, "Who tells the story?"))
+    assert done.text.startswith(UNFOUND) and "“I”" in done.text and engine.prompts == []
+    assert Evidence(book).marks(done.text) == ()
+    other = finished(ask(session, tale(), "Who tells the story?"))
+    assert other.text.startswith(UNFOUND) and other.text.split("\n")[0] != done.text.split("\n")[0]
+
+
 def test_people_behind_the_limit_are_not_named():
     session, _ = make(style=READER)
     done = finished(ask(session, tale(), WHO, spoiler_limit=2))

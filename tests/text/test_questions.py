@@ -33,12 +33,20 @@ ASKED = {
         Wie heißen die Hauptfiguren?
         主要人物有哪些？ | 主人公是谁？ | 这个故事里有谁？ | 介绍一下主要人物
         """,
+    "narrator": """
+        Who is the narrator? | Who's the narrator of this book? | What is the narrator's name?
+        Who narrates it? |
+        Who tells the story? | Who is telling this story? | By whom is the story told?
+        Who narrates the novel? |
+        From whose point of view is the story told? | What is the name of the narrator?
+        """,
 }
 OTHER = """
     How does the duel end? | What is the letter about? | Why does it end so sadly? | Where does the story end?
-    Who wrote the book? | Who tells the story? | What happens to Joe at the end? | How does chapter 3 end?
+    Who wrote the book? | Who told the story? | What happens to Joe at the end? | How does chapter 3 end?
     What did he do at the end? | And how did it end? | Who is Estella? | How do the characters change?
     What do the characters eat? | What is the most important moment? | What happened? | Summarise chapter 2.
+    What does the narrator say? | Who is the narrator's wife? | Why does the narrator go to sea?
     Wie endet der Brief? | Wer stirbt am Ende? | Worum geht es in dem Brief? | Wie heißt der Hund?
     谁杀了国王？ | 他最后去了哪里？ | 这封信讲了什么？ | 这本书是谁写的？ | ... |
     """
