@@ -12,6 +12,7 @@ from core.documents import read_document
 from core.documents.pdf.layout import page_layout
 from core.documents.pdf.page import LinePiece
 from core.documents.pdf.reading_order import file_order, reads_better
+from core.evidence.choosing import best_sentences
 from tests.support.printed_pages import WORDS, Line, column, printed_pdf
 
 LEFT, RIGHT = 40, 315  # of a sheet 595 wide
@@ -111,6 +112,34 @@ def test_index_of_short_words_is_read_column_by_column(tmp_path: Path):
     """Words of a pronouncing index were read across: its lines are too short for columns of text."""
     text = words(tmp_path, [word_list(3, 14, 4)])
     assert text == [f"w{number}x{row}" for number in range(3) for row in range(14)]
+
+
+def entries(seed: int, *, wrapped: bool) -> list[str]:
+    """Those of an index, one a line, or each in two."""
+    drawn = random.Random(seed)
+    told = []
+    for name in sorted(" ".join(drawn.choices(WORDS, k=2)).capitalize() for _entry in range(20)):
+        first, second, *more = (str(drawn.randint(100, 400)) for _page in range(5))
+        told += (
+            [f"{name}, {first}, {second},", ", ".join(more)] if wrapped else [f"{name}, {first}, {second}"]
+        )
+    return told
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_entries_of_an_index_stand_apart(wrapped: bool, tmp_path: Path):
+    """Two columns of an index were one paragraph, as its lines are about equally long."""
+    left, right = entries(1, wrapped=wrapped), entries(2, wrapped=wrapped)
+    path = tmp_path / "index.pdf"
+    index = [*column(left, x=LEFT, top=780), *column(right, x=RIGHT, top=780)]
+    path.write_bytes(printed_pdf([full_page(1), full_page(3), index], size=(595, 842)))
+    book = read_document(path)
+    lines = left + right
+    if wrapped:
+        lines = [" ".join(pair) for pair in zip(lines[::2], lines[1::2], strict=True)]
+    assert book.text.split("\n")[1 - len(lines) :] == lines[1:]
+    start = book.text.index(lines[1])
+    assert all(one < start for one, _end in best_sentences(book.text, [(0, len(book.text))], 400))
 
 
 def test_table_that_is_drawn_column_by_column_keeps_its_rows(tmp_path: Path):

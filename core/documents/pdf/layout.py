@@ -13,6 +13,8 @@ from core.documents.pdf.reading_order import file_order, lists_side_by_side, rea
 
 _MIN_COLUMN_LINES = 4
 _FEWEST_LETTERS = 8  # of a line of text
+_FEWEST_ENTRIES, _ENTRIES = 8, 0.4  # of a column of an index, and of its lines: an entry may take several
+_PAGES_END = re.compile(r",\s?\d{1,4}(?:\s?[–—-]\s?\d{1,4})?[nf]{0,2}\.?\Z")
 _NOTE_START = re.compile(
     rf"\A(?:{NOTE_OPEN}([^{NOTE_CLOSE}]+){NOTE_CLOSE}|(\d{{1,3}}|[*†‡§])(?=[\s.)\]]))[.)\]]?\s*"
 )
@@ -21,7 +23,7 @@ _NOTE_START = re.compile(
 @dataclass(frozen=True, slots=True)
 class Region:
     """Lines of one column, top to bottom, with its margins. `hanging`: a paragraph's first line alone begins
-    at the margin.
+    at the margin. `listed`: they are entries of an index, most of which end with page numbers.
     """
 
     lines: tuple[LinePiece, ...]
@@ -29,6 +31,7 @@ class Region:
     right: float
     leading: float
     hanging: bool = False
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,14 @@ def _region(lines: list[LinePiece], width: float) -> Region:
         if 0 < upper.y - lower.y < 3 * upper.size
     ]
     leading = median(gaps) if gaps else 1.2 * lines[0].size
-    return Region(tuple(lines), left, right, leading, _hangs(lines, left, right))
+    entries = sum(ends_with_pages(line) for line in lines)
+    listed = entries >= max(_FEWEST_ENTRIES, _ENTRIES * len(lines))
+    return Region(tuple(lines), left, right, leading, _hangs(lines, left, right), listed)
+
+
+def ends_with_pages(line: LinePiece) -> bool:
+    """Whether a line ends as an entry of an index does: "Ambergris, use of, 12, 45–47"."""
+    return _PAGES_END.search(line.text) is not None
 
 
 def _hangs(lines: list[LinePiece], left: float, right: float) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from core.documents.files.clean import paragraph
-from core.documents.pdf.layout import PageLayout, Region
+from core.documents.pdf.layout import PageLayout, Region, ends_with_pages
 from core.documents.pdf.page import CJK, NOTE_CLOSE, NOTE_OPEN, LinePiece
 from core.documents.structure.blocks import Block
 
@@ -195,7 +195,9 @@ def _is_heading(item: OpenParagraph, body: float) -> bool:
 
 
 def _relation(open_: OpenParagraph, line: LinePiece, region: Region, body: float) -> str:
-    """ "join" (one sentence goes on), "line" (a line of verse or a list), or "break" (a new paragraph)."""
+    """ "join" (one sentence goes on), "line" (a line of verse or a list, an entry of an index), or "break" (a
+    new paragraph).
+    """
     last = open_.line
     same = open_.region is region
     if abs(last.size - line.size) > 0.12 * max(last.size, line.size):
@@ -204,10 +206,13 @@ def _relation(open_: OpenParagraph, line: LinePiece, region: Region, body: float
         return "join" if same and last.y - line.y < 2.2 * line.size else "break"
     if line.text[:1].islower() and last.text.endswith(_HYPHENS) and _HYPHEN_END.search(last.text[-60:]):
         return "join"
-    if not same and line.text[:1].islower() and not _ENDS_SENTENCE.search(last.text[-12:]):
-        return "join"  # a sentence runs over the end of a column or a page
     if same and not 0 < last.y - line.y <= 1.4 * region.leading:
         return "break"
+    more_pages = line.text[:1].isdigit()
+    if open_.region.listed and (more_pages or ends_with_pages(last)):
+        return "join" if more_pages else "line"
+    if not same and line.text[:1].islower() and not _ENDS_SENTENCE.search(last.text[-12:]):
+        return "join"  # a sentence runs over the end of a column or a page
     indented = line.x0 - (last.x0 if same else region.left)
     if region.hanging and same:
         return "break" if line.x0 - region.left < 2 else "join"
