@@ -136,11 +136,11 @@ class Reader:
         return {"passage": _inside(book, now.passage), "book_search": found, "aside": aside}
 
     def mark(self, paragraph: int, words: str) -> None:
-        """A bookmark at the words, which stand somewhere from the `paragraph` on."""
+        """A bookmark at the words, which stand somewhere from the `paragraph` on; at all of those it cuts."""
         book = self._known()
         spans = place_of_words(book.text, paragraph, words) if book else None
         if spans:
-            start, end = spans
+            start, end = _of_whole_words(book.text, *spans)
             kept = book.text[start : min(end, start + WORDS_CHARS)]
             notebook = self._store.state.notebook
             self._write(book, notebook.with_bookmark(Bookmark(start, end - start, kept)))
@@ -280,3 +280,18 @@ def place_of_words(text: str, start: int, words: str) -> tuple[int, int] | None:
     pattern = re.compile(r"\s+".join(map(re.escape, wanted)))
     match = pattern.search(text, start, start + _REACH_CHARS)
     return match.span() if match else None
+
+
+def _of_whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span up to the ends of the words that it cuts, in scripts with capitals: others have no space between
+    words, or need not.
+    """
+    while start > 0 and _cased(text[start - 1]) and _cased(text[start]):
+        start -= 1
+    while end < len(text) and _cased(text[end - 1]) and _cased(text[end]):
+        end += 1
+    return start, end
+
+
+def _cased(letter: str) -> bool:
+    return letter.lower() != letter.upper()

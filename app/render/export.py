@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from app.render.footnotes import Footnotes, unsure_legend
 from app.render.markdown import Citation, answer_html
-from app.render.origin import incomplete
+from app.render.origin import held, incomplete
 from app.render.templating import render
 from app.store.notebook import Bookmark
 from app.store.turns import StoredTurn, displayed_text
@@ -106,14 +106,14 @@ def _noted(words: str, place: str, note: str) -> str:
 
 def _beside(turn: StoredTurn) -> list[str]:
     """What is said below a turn, a line each."""
-    said = [incomplete(turn)]
+    said = held(turn)
     if turn.role == "user" and turn.extra.get("instructions"):
         with_these = _("Instructions: {text}").format(text=turn.extra["instructions"])
         said.append(" ".join(with_these.split()))
     if turn.extra.get("sources"):
         read = listed_texts(turn.extra["sources"], "; ")
         said.append(_("Read for this answer: {sources}").format(sources=read))
-    return [one for one in said if one]
+    return said
 
 
 def as_html(talk: ConversationFile) -> str:

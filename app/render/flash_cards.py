@@ -11,10 +11,11 @@ from typing import NamedTuple
 from app.render.export import Noted
 from app.render.footnotes import Footnotes, unsure_legend
 from app.render.markdown import Citation
-from app.render.origin import incomplete
-from app.store.turns import StoredTurn, displayed_text
+from app.render.origin import held, incomplete
+from app.store.turns import StoredTurn, answered_limit, displayed_text
 from core.documents.document import Document
 from core.evidence.support import REFUSALS
+from core.text.words import translated as _
 
 # https://docs.ankiweb.net/importing/text-files.html#file-headers
 HEADER = "#separator:tab\n#html:true\n#tags column:3\n#columns:Front\tBack\tTags\n"
@@ -34,10 +35,11 @@ def cards_of_answers(
     turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]], origin: Callable[[StoredTurn], str]
 ) -> list[Card]:
     """One for each question that was answered, and to the end, with the places of its marks (`cited`, by the
-    turns' numbers) and where the answer comes from.
+    turns' numbers), how far the answer holds and where it comes from. One under a spoiler limit says so in
+    front: of the whole book another answer may be right.
     """
     asked = [(one, two) for one, two in pairwise(turns) if _answers(one, two)]
-    return [Card(displayed_text(one), *_with_places(two, cited, origin(two))) for one, two in asked]
+    return [Card(_front(one, two), *_with_places(two, cited, origin(two))) for one, two in asked]
 
 
 def cards_of_notes(notes: Iterable[Noted], origin: str) -> list[Card]:
@@ -69,10 +71,21 @@ def _answers(question: StoredTurn, answer: StoredTurn) -> bool:
     return asked and whole and not answer.text.startswith(REFUSALS)
 
 
+def _front(question: StoredTurn, answer: StoredTurn) -> str:
+    asked, limit = displayed_text(question), answered_limit(question, answer)
+    words = _("{question} (up to chapter {number})")
+    return words.format(question=asked, number=limit) if limit else asked
+
+
 def _with_places(answer: StoredTurn, cited: Mapping[int, Sequence[Citation]], origin: str) -> tuple[str, str]:
     footnotes = Footnotes(cited, "[{}]".format)
     text = footnotes.text_of(answer)
-    below = [*(f"[{number}] {where}" for number, where in footnotes.places), *unsure_legend(text), origin]
+    below = [
+        *(f"[{number}] {where}" for number, where in footnotes.places),
+        *unsure_legend(text),
+        *held(answer),
+        origin,
+    ]
     return text, " · ".join(below)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -12,13 +13,15 @@ from app.store.turns import StoredTurn, displayed_text
 from core.documents.document import Document
 from core.text.words import translated as _
 
+_STOP = re.compile(r"[.!?…]*")  # what is quoted is told apart without it
+
 
 def quotations(
     book: Document, turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]]
 ) -> list[Noted]:
-    """The book's words that answers quote, each once, in the order of the book, with the question under them;
-    quotations that overlap are one, under the first. `cited`: the marks of the answers by their turns'
-    numbers.
+    """The book's words that answers quote, each once, in the order of the book, with a full stop where their
+    sentence ends, and with the question under them; quotations that overlap are one, under the first.
+    `cited`: the marks of the answers by their turns' numbers.
     """
     quoted = [
         (one.offset, one.offset + one.length, one.where, displayed_text(question))
@@ -32,7 +35,10 @@ def quotations(
             found.append((first, max(until, end), place, asked))
         else:
             found.append((start, end, where, question))
-    return [(book.text[start:end], where, question) for start, end, where, question in found]
+    return [
+        (book.text[start : _STOP.match(book.text, end).end()], where, question)
+        for start, end, where, question in found
+    ]
 
 
 def _quoting(citations: Sequence[Citation]) -> Iterator[Citation]:

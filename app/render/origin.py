@@ -1,5 +1,5 @@
 """Where an exported file comes from, for whoever finds it years later: book, models and date; and which of
-its answers are not whole.
+its answers are not whole, or hold only so far.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import date
 from app.store.turns import StoredTurn
 from core.documents.document import Document
 from core.model.store.catalogue import title_of
-from core.text.words import Message
+from core.text.words import Message, localized
 from core.text.words import translated as _
 
 WITHHELD = "withheld"  # the state of an answer that is left out under a spoiler limit
@@ -39,6 +39,14 @@ def incomplete(turn: StoredTurn) -> str:
     if turn.state == "failed":  # why, and what to do then, was for that moment
         return _("This answer broke off before its end.")
     return _said(turn.state, turn.extra.get("reason", ""))
+
+
+def held(turn: StoredTurn) -> list[str]:
+    """How far an answer holds, a line each: that it is not whole, and what the page says below it. Nothing of
+    a question.
+    """
+    notes = turn.extra.get("notes", ()) if turn.role == "assistant" else ()
+    return [localized(one) for one in (incomplete(turn), *notes) if one]
 
 
 def _said(state: str, reason: str) -> Message | str:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from app.render.export import SIGN, answer_markup
 from app.render.footnotes import Footnotes, unsure_legend
 from app.render.markdown import Citation
-from app.render.origin import incomplete
+from app.render.origin import held
 from app.render.summary_files import SummaryFile
 from app.render.templating import render
 from core.documents.document import Document, Section
@@ -49,7 +49,7 @@ def as_epub(file: SummaryFile) -> bytes:
     for at, (title, turn) in enumerate(file.told, 1):
         name = f"summary-{at}.xhtml"
         text = answer_markup(turn, footnotes, lambda number, name=name: _link(number, name, back))
-        said = " ".join(filter(None, (incomplete(turn), *unsure_legend(text))))
+        said = [*held(turn), *unsure_legend(text)]
         pages.append(_page(name, title, "epub_told.html", text=text, said=said))
     chapters = _by_chapter(file.book, footnotes.citations, back)
     contents = [*pages]

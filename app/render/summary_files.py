@@ -17,7 +17,7 @@ from app.render.export import (
 )
 from app.render.footnotes import Footnotes
 from app.render.markdown import Citation
-from app.render.origin import incomplete
+from app.render.origin import held
 from app.store.turns import StoredTurn
 from core.documents.document import Document
 
@@ -41,7 +41,7 @@ def summaries_markdown(file: SummaryFile) -> str:
     parts = [as_heading(file.book.title, 1)]
     for title, turn in file.told:
         text = without_tags(footnotes.text_of(turn))
-        parts += [as_heading(title, 2), text, *(f"*{one}*" for one in _beside(turn))]
+        parts += [as_heading(title, 2), text, *(f"*{verbatim(one)}*" for one in held(turn))]
     parts += ["\n".join(footnotes_markdown(footnotes)), f"*{verbatim(file.made)}*"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -52,7 +52,7 @@ def summaries_html(file: SummaryFile) -> str:
     turns = [
         one
         for title, turn in file.told
-        for one in (("user", title, ()), ("assistant", answer_markup(turn, footnotes), _beside(turn)))
+        for one in (("user", title, ()), ("assistant", answer_markup(turn, footnotes), held(turn)))
     ]
     return reading_page(file.book, file.book.title, turns, footnotes=footnotes.places, made=file.made)
 
@@ -67,7 +67,3 @@ def summaries_json(file: SummaryFile) -> str:
     ]
     whole = {"book": known, "made": file.made, "chapters": chapters}
     return json.dumps(whole, ensure_ascii=False, indent=1)
-
-
-def _beside(turn: StoredTurn) -> list[str]:
-    return [one for one in (incomplete(turn),) if one]

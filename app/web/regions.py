@@ -124,7 +124,7 @@ def ways_html(book: Document | None, *, reading_mode: str, spoiler_limit: int | 
         "ways.html",
         fits=fits,
         reading_mode=reading_mode,
-        parts=_by_part(book),
+        parts=_by_part(book, spoiler_limit),
         spoiler_limit=spoiler_limit,
         busy=busy,
     )
@@ -139,13 +139,20 @@ def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *,
     )
 
 
-def _by_part(book: Document | None) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+def _by_part(
+    book: Document | None, limit: int | None = None
+) -> list[tuple[str, list[tuple[int, str, bool]]]]:
     """The chapters as (number, title, whether the title has a number of its own), under the part of the book
-    they stand in; "" where there are none.
+    they stand in; "" where there are none, and behind the spoiler `limit`, where only numbers are said.
     """
     chapters = book.chapters if book else ()
-    named = enumerate(zip(chapter_names(book, chapters), chapters, strict=True), 1) if book else ()
-    rows = [(name.part, number, " ".join(one.title.split()), name.numbered) for number, (name, one) in named]
+    named = zip(chapter_names(book, chapters), chapters, strict=True) if book else ()
+    rows = [
+        ("", number, "", False)
+        if limit and number > limit
+        else (name.part, number, " ".join(one.title.split()), name.numbered)
+        for number, (name, one) in enumerate(named, 1)
+    ]
     return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 

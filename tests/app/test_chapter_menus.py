@@ -32,3 +32,18 @@ def test_a_chapter_that_has_a_number_gets_no_second_one():
         "Up to chapter 3: In the Forest",
         "Up to Twelve.",
     ]
+
+
+def test_behind_the_spoiler_limit_chapters_are_numbers():
+    """The menu that sets the limit named what lies behind it: "Eleventh Letter: Clara to Lucien", the book's
+    whole secret. A part that begins there was named, too.
+    """
+    ways = options(regions.ways_html(BOOK, reading_mode="auto", spoiler_limit=2, busy=False))
+    assert ways[-4:] == ["Up to Chapter 1. The Quay", "Up to II: Fog", "Up to chapter 3", "Up to chapter 4"]
+
+    begun = ("Part One", 0), ("His Death", STARTS[2])
+    parts = (Section(title, start, start, kind="part") for title, start in begun)
+    in_parts = Document("B", "", "txt", TEXT, (*parts, *SECTIONS), sha256="b")
+    assert "Death" in regions.ways_html(in_parts, reading_mode="auto", spoiler_limit=None, busy=False)
+    page = regions.ways_html(in_parts, reading_mode="auto", spoiler_limit=2, busy=False)
+    assert "Death" not in page and "Forest" not in page

@@ -14,6 +14,7 @@ import pytest
 from ebooklib import ITEM_DOCUMENT, epub
 from lxml import html
 
+from app.desk.reader import _of_whole_words
 from app.render.conversation_json import _carried
 from app.render.flash_cards import Card, as_tsv
 from app.render.markdown import Citation
@@ -22,7 +23,7 @@ from app.web.citations import Citations
 from core.documents import read_document
 from core.errors import UserError
 from core.evidence.support import REFUSALS
-from core.text.words import in_language
+from core.text.words import Message, in_language, localized
 from tests.support.desks import done
 
 DAY = date(2026, 1, 2)
@@ -216,11 +217,40 @@ def test_notes_and_what_answers_quote_go_out_by_themselves(talk):
     text = talk.exports.notes("md", cite).content
     noted_at, quoted_at = [match.end() for match in re.finditer("^## .+\n\n", text, re.MULTILINE)][-2:]
     assert text[noted_at:].startswith("> Nobody came.\n\n(Two)\n\nAt last.")
-    assert text[quoted_at:].startswith("> The keeper lit the lamp\n\n(One)\n\nWho lit \\# it?")
+    assert text[quoted_at:].startswith("> The keeper lit the lamp.\n\n(One)\n\nWho lit \\# it?")
     page = talk.exports.notes("html", cite).content
     assert '<blockquote dir="auto">Nobody came.</blockquote>' in page and "<script" not in page
     (card,) = rows(talk.exports.notes("tsv", cite).content)
     assert card[0] == "At last." and card[1].startswith("Nobody came.")
+
+
+def test_a_bookmark_over_half_a_word_has_all_of_it(talk):
+    """ "keeper lit the l" stood in every file; Chinese has no space where a word ends."""
+    noted(talk, "eeper lit the l", "Who?")
+    assert "> keeper lit the lamp\n" in talk.exports.notes("md", cite).content
+    assert _of_whole_words("他点亮了灯。", 1, 3) == (1, 3)
+
+
+@pytest.mark.parametrize("form", ["md", "html", "tsv"])
+def test_what_qualifies_an_answer_goes_out_with_it(talk, form):
+    """ "The end of what may be read, not of the book" stood on the page alone; the file had an end."""
+    at, note = talk.books.turns[-1].number, Message("Not read: {places}.", {"places": "Two"})
+    talk.history.update(talk.state.conversation_id, at, SAID, state="finished", extra={"notes": [note]})
+    assert localized(note) in talk.exports.conversation(form, cite).content
+    with in_language("de"):
+        assert localized(note) in talk.exports.conversation(form, cite).content
+
+
+def test_a_card_under_a_limit_says_so_in_front(talk):
+    """Two cards had the same front, "How does it end?", and another end behind it."""
+    asked = "What comes last?"
+    for value in ("", "1"):
+        limit(talk, value)
+        talk.questions.ask(asked)
+        done(talk)
+    limit(talk, "")
+    _first, whole, limited = [front for front, *_rest in rows(talk.exports.conversation("tsv", cite).content)]
+    assert whole == asked and limited.startswith(asked) and "1" in limited
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
