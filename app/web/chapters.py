@@ -1,13 +1,15 @@
-"""The tree of chapters and the summary beside a chapter's text. Values in, HTML out."""
+"""Menus and the tree of chapters, and the summary beside a chapter's text. Values in, HTML out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from app.desk.values import ShownPassage
 from app.render.templating import render
 from app.store.notebook import Notebook
+from core.conversation.chapter_names import chapter_names
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.documents.word_count import count_words
@@ -51,6 +53,23 @@ def tree_html(
 def section_words(book: Document) -> list[int]:
     """The words of each section."""
     return [count_words(book.text[one.start : one.end]) for one in book.sections]
+
+
+def chapter_menu(
+    book: Document | None, limit: int | None = None
+) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """The chapters as (number, title, whether the title has a number of its own), under the part of the book
+    they stand in; "" where there are none, and behind the spoiler `limit`, where only numbers are said.
+    """
+    chapters = book.chapters if book else ()
+    named = zip(chapter_names(book, chapters), chapters, strict=True) if book else ()
+    rows = [
+        ("", number, "", False)
+        if limit and number > limit
+        else (name.part, number, " ".join(one.title.split()), name.numbered)
+        for number, (name, one) in enumerate(named, 1)
+    ]
+    return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 
 def told_html(

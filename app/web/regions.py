@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import groupby, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from os.path import commonprefix
 
 from markupsafe import Markup, escape
@@ -15,10 +15,10 @@ from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
 from app.render.markdown import answer_html
 from app.render.templating import nonbreaking, render
 from app.store.turns import StoredTurn, displayed_text, level_pieces, told_behind, within
+from app.web.chapters import chapter_menu
 from app.web.citations import CitedAnswer
 from app.web.stats_panel import mode_names
 from core.config import READING_MODES
-from core.conversation.chapter_names import chapter_names
 from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Loading, Preparing
@@ -124,7 +124,7 @@ def ways_html(book: Document | None, *, reading_mode: str, spoiler_limit: int | 
         "ways.html",
         fits=fits,
         reading_mode=reading_mode,
-        parts=_by_part(book, spoiler_limit),
+        parts=chapter_menu(book, spoiler_limit),
         spoiler_limit=spoiler_limit,
         busy=busy,
     )
@@ -135,25 +135,8 @@ def choices_html(book: Document | None, chosen: tuple[int, int], length: str, *,
     lengths = [("paragraph", _("A paragraph")), ("page", _("A page")), ("chapters", _("By chapters"))]
     lengths.append(("own", _("In the book's own sentences, at once")))
     return render(
-        "choices.html", parts=_by_part(book), chosen=chosen, lengths=lengths, length=length, fixed=fixed
+        "choices.html", parts=chapter_menu(book), chosen=chosen, lengths=lengths, length=length, fixed=fixed
     )
-
-
-def _by_part(
-    book: Document | None, limit: int | None = None
-) -> list[tuple[str, list[tuple[int, str, bool]]]]:
-    """The chapters as (number, title, whether the title has a number of its own), under the part of the book
-    they stand in; "" where there are none, and behind the spoiler `limit`, where only numbers are said.
-    """
-    chapters = book.chapters if book else ()
-    named = zip(chapter_names(book, chapters), chapters, strict=True) if book else ()
-    rows = [
-        ("", number, "", False)
-        if limit and number > limit
-        else (name.part, number, " ".join(one.title.split()), name.numbered)
-        for number, (name, one) in enumerate(named, 1)
-    ]
-    return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 
 def suggestions_html(known: Document | None, spoiler_limit: int | None) -> str:
