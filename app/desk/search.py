@@ -140,7 +140,7 @@ class ShelfSearch:
         turns = self._history.search(wanted)
         for entry in entries:
             limit = self._limit(entry.id)
-            said = [one for one in turns if one.book_id == entry.id]
+            said = _once([one for one in turns if one.book_id == entry.id])
             shown = [
                 one
                 for one in said
@@ -206,6 +206,14 @@ def _in_text(book: Document, start: int, end: int) -> FoundText:
     before = "…" + before.partition(" ")[2] if left else before
     after = after.rpartition(" ")[0] + "…" if right < len(book.text) else after
     return FoundText("text", where(book, start), before, words, after, offset=start, length=end - start)
+
+
+def _once(turns: Sequence[FoundTurn]) -> list[FoundTurn]:
+    """Each text once, where it stands first: a fork holds its conversation's turns once more."""
+    first: dict[tuple[str, str, int | None], FoundTurn] = {}
+    for one in turns:
+        first.setdefault((one.role, one.text, one.spoiler_limit), one)
+    return list(first.values())
 
 
 def _heard(one: FoundTurn, wanted: str) -> FoundText:

@@ -92,6 +92,18 @@ def test_every_word_said_about_any_book_is_found_at_its_turn(two, book):
     assert NONE in look(two, "Warsaw") and look(two, "  ") == ""
 
 
+def test_the_books_own_places_come_first_and_what_a_fork_repeats_once(two):
+    """Five forks held one answer five times, above the two places of the book."""
+    talk = ask(two, "Who is it?", "The keeper, says Zyxomma.")
+    two.history.fork(talk, 2)
+    word = re.search(r"[A-Z]\w{3,}", two.library.find(two.state.book_id).text)[0]
+    html = look(two, "zyxomma")
+    assert html.count(kind("answer")) == 1 and html.count("data-turn") == 1
+    ask(two, f"And {word}?", "It is so.")
+    html = look(two, word)
+    assert html.index("data-texts") < html.index(kind("question"))
+
+
 def test_an_earlier_version_of_an_answer_is_found_and_leads_to_itself(two):
     """Made anew, an answer took all it had said out of sight."""
     talk = ask(two, "Where does she go?", "To Zyxomma, by boat.")
