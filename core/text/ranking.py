@@ -43,9 +43,11 @@ sing sang sung|drink drank drunk|swim swam swum|speak spoke spoken|break broke b
 wear wore worn|choose chose chosen|write wrote written|ride rode ridden|drive drove driven|rise rose risen
 eat ate eaten|fall fell fallen|grow grew grown|throw threw thrown|fly flew flown|draw drew drawn
 blow blew blown|sleep slept|weep wept|sweep swept|lose lost|send sent|spend spent|build built|lend lent
-meet met|lead led|feed fed|bleed bled|hold held|hear heard|sell sold|pay paid|lay laid|lie lain|win won
-shoot shot|hide hid hidden|bite bit bitten|forget forgot forgotten|dig dug|hang hung|strike struck
-stick stuck|shake shook shaken|wake woke woken|swear swore sworn|tear tore torn|bear bore born borne
+meet met|lead led|feed fed|bleed bled|hold held|hear heard|sell sold|pay paid|lay laid|lie lain lied lying
+win won|shoot shot|hide hid hidden|die died dying|tie tied tying|use used using|age aged|owe owed
+add added adding|burn burnt|sink sank sunk|bite bit bitten|forget forgot forgotten|dig dug|hang hung
+strike struck|stick stuck
+shake shook shaken|wake woke woken|swear swore sworn|tear tore torn|bear bore born borne
 bind bound|grind ground|child children|man men|woman women|wife wives|foot feet|tooth teeth|goose geese
 mouse mice|life lives
 """
@@ -54,6 +56,9 @@ _FORMS = {
     for base, *forms in (group.split() for group in re.split(r"[|\n]", _IRREGULAR) if group.strip())
     for form in forms
 }
+
+
+_DOUBLED = re.compile(r"([bdgmnprt])\1$")  # before an ending: "stopped", "running"
 
 
 def terms(text: str) -> list[str]:
@@ -75,9 +80,12 @@ def _terms_of(word: str) -> Iterator[str]:
 
 def _stem(word: str) -> str:
     word = _FORMS.get(word, word)
-    for ending in ("ies", "ing", "ed", "es", "s", "e"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)] + ("y" if ending == "ies" else "")
+    if word.endswith(("ies", "ied")) and len(word) > 4:
+        return f"{word[:-3]}y"
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            stem = word[: -len(ending)]
+            return stem if ending[-1] in "se" else _DOUBLED.sub(r"\1", stem)
     return word
 
 

@@ -36,6 +36,26 @@ def test_words_meet_across_endings():
     assert set(terms("He carries levers, carrying a lever")) == {"carry", "lever"}
 
 
+@pytest.mark.parametrize(
+    "forms",
+    [
+        "marry marries married marrying",
+        "die dies died dying",
+        "rob robs robbed robbing",
+        "plan planned",
+        "try tried",
+        "use used using",
+        "glass glasses",
+        "add added adding",
+        "call called calling",
+        "egg eggs",
+    ],
+)
+def test_forms_of_a_word_are_one(forms: str):
+    """ "Did she marry?" was answered above a sentence of her birth: "She never married" was another word."""
+    assert len(set(terms(forms))) == 1
+
+
 @pytest.mark.wide
 def test_a_fact_in_a_long_part_is_found(shared_data):
     """Counting words over whole parts lets long parts win: questions of the test books must reach the part of
