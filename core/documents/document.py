@@ -14,7 +14,7 @@ from core.text.packing import from_json, to_json_text
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
-READER_VERSION = 7
+READER_VERSION = 8
 
 # titles of the sections that hold what a publisher put before and behind a book: nothing of the book
 NOTICES = ("Project Gutenberg header", "Project Gutenberg licence")

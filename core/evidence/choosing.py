@@ -54,7 +54,8 @@ _LONG_SPEECH_CHARS = 400
 _ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
 _NAMES_ALONE = re.compile(r"(?:(?:[A-Z][\w’'-]*|\d+|of|the|at|in|on|to|for|by|and|near)\W+)+")
 _MOST_NUMBERS, _MANY_NUMBERS = 0.4, 0.2  # of a sentence's words, and where they follow commas as pages do
-_NOTE = re.compile(r"\[?(\d+)\]? ")
+_NOTE = re.compile(r"(\d+) ")
+_NOTE_OPENS = re.compile(r"\s*\[(?:\d+|[*†‡§])\] ")
 _NOTE_REACH_CHARS = 20_000  # how far behind what refers to it a note may stand: at the end of a chapter
 _CAPTION = re.compile(  # "Fig. 12. The hook", not "Figure 12 shows"
     r"[\[(*_ ]*(?:(?:fig(?:ure|s)?|plate|table|map|chart|diagram|photo(?:graph)?|illustration|abb(?:ildung)?"
@@ -223,12 +224,14 @@ def _is_set_apart(text: str, low: int, sentence: str) -> bool:
 
 
 def _is_note(text: str, low: int) -> bool:
-    """Whether a sentence begins with a number in brackets, or with one that the text refers to so: “1 A slip
-    is a way.”
+    """Whether a sentence stands in a paragraph that begins with a number in brackets, or begins with one that
+    the text refers to so: “1 A slip is a way.”
     """
+    if _NOTE_OPENS.match(text, text.rfind("\n\n", 0, low) + 1):
+        return True
     number = _NOTE.match(text, low)
     before = text[max(0, low - _NOTE_REACH_CHARS) : low]
-    return bool(number) and (text[low] == "[" or f"[{number[1]}]" in before)
+    return bool(number) and f"[{number[1]}]" in before
 
 
 def _unfit(sentence: str) -> float:

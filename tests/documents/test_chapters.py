@@ -197,6 +197,34 @@ def test_front_matter_that_belongs_to_the_book_is_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    "heading",
+    ["Editor's Note", "EDITOR’S NOTE.", "A Note on the Text", "To the Reader", "A Word Before"]
+    + [
+        "Translator's Preface",
+        "Vorbemerkung des Herausgebers",
+        "An den Leser",
+        "Note de l’auteur",
+        "Al lettore",
+    ],
+)
+def test_what_somebody_wrote_for_the_reader_is_read(heading: str, tmp_path: Path):
+    """A note of 60 words by the letters' editor was taken for a publisher's, and no question reached it."""
+    note = "These letters were found in a hatbox. " * 8
+    letters = [f"<h2>{word} Letter</h2><p>{LONG}</p>" for word in ("First", "Second", "Third", "Fourth")]
+    pages = {"n.xhtml": f"<h2>{heading}</h2><p>{note}</p>"}
+    pages |= {f"{n}.xhtml": letter for n, letter in enumerate(letters)}
+    document = read(tmp_path, "book.epub", epub(pages))
+    assert titles(document)[0] == heading and len(titles(document)) == 5
+
+
+@pytest.mark.parametrize("heading", ["Transcriber's Note", "By the Same Author", "Copyright", "The Lake"])
+def test_what_a_publisher_put_before_a_book_is_set_apart(heading: str, tmp_path: Path):
+    pages = {"n.xhtml": f"<h2>{heading}</h2><p>{PROSE}</p>"}
+    pages |= {f"{n}.xhtml": f"<h2>{n}. Water</h2><p>{LONG}</p>" for n in range(1, 5)}
+    assert titles(read(tmp_path, "book.epub", epub(pages))) == [f"{n}. Water" for n in range(1, 5)]
+
+
+@pytest.mark.parametrize(
     "heading", ["DRAMATIS PERSONAE", "The Persons of the Play", "Personen.", "Characters"]
 )
 def test_the_persons_of_a_play_are_read(heading: str, tmp_path: Path):

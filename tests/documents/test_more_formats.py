@@ -11,7 +11,7 @@ from core.documents import Document, read_document, read_safely
 from core.documents.structure.blocks import CUT_OFF
 from core.errors import DocumentError
 from core.sandbox.process import Limits
-from tests.support.documents_made import BODY, epub, zipped
+from tests.support.documents_made import BODY, epub, titles, zipped
 
 FB2 = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE FictionBook [<!ENTITY secret SYSTEM "file:///etc/passwd">]>
@@ -48,7 +48,8 @@ def test_fictionbook(encoding: str, tmp_path: Path):
     assert (
         "Лодки стояли у берега.[1] Было тихо." in document.text and "Белеет парус\nодинокий" in document.text
     )
-    assert document.sections[-1].kind == "back" and "root:" not in document.text
+    assert "тихо.\n\n[1] Лодки рыбаков.\n\nБелеет" in document.text and "root:" not in document.text
+    assert titles(document, "back") == [] and "Примечания" not in document.text
 
 
 def test_pictures_of_a_fictionbook_cost_nothing(tmp_path: Path):

@@ -250,7 +250,7 @@ def test_a_note_is_no_sentence_of_the_story_and_a_day_is():
     told = "Tom drowned in the slip[1] of the boathouse."
     assert texts(f"{told}\n\n1 A slip is a channel for boats.\n\n1 May was a day of rain.", 50) == [told]
     assert texts(f"{told}\n\n2 May was a day of rain.", 50) == [told, "2 May was a day of rain."]
-    assert texts(f"{told}\n\n[3] See the note about boats.", 50) == [told]
+    assert texts(f"{told}\n\n[3] See the note about boats. Tom built the last of them.", 50) == [told]
 
 
 @pytest.mark.parametrize(

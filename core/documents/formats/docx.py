@@ -10,7 +10,7 @@ from core.documents.files.archive import SafeArchive
 from core.documents.files.clean import one_line
 from core.documents.formats.docx_styles import with_heading_styles
 from core.documents.formats.html import parse, walk
-from core.documents.formats.markup import TableTags, rows_to_lines
+from core.documents.formats.tables import TableTags, rows_to_lines
 from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _

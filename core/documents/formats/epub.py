@@ -7,6 +7,7 @@ import logging
 import posixpath
 import re
 import warnings as python_warnings
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from lxml import etree
@@ -17,6 +18,7 @@ from core.documents.files.decode import decode_markup
 from core.documents.formats.html import HtmlFile, parse, walk
 from core.documents.formats.series import epub_series
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
+from core.documents.structure.notes import NoteReference, notes_in_place, says_its_mark
 from core.errors import DocumentError
 from core.events import Progress
 from core.text.words import translated as _
@@ -75,6 +77,7 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
         )
     marks = _marks(reader.contents(), pages, len(blocks))
     blocks, labels = _printed_pages(blocks, pages)
+    blocks, marks = notes_in_place(blocks, marks, list(_note_references(blocks, pages)))
     series, volume = epub_series(reader.package)
     return Manuscript(
         "epub",
@@ -360,6 +363,23 @@ def _printed_pages(
             block = result[index]
             result[index] = Block(block.text, block.heading, (*block.breaks, (0, number)))
     return result, tuple(labels)
+
+
+def _note_references(
+    blocks: Sequence[Block], pages: Mapping[str, tuple[int, HtmlFile]]
+) -> Iterator[NoteReference]:
+    """The notes that the text refers to further down, in its own or in another file."""
+    for name, (first, page) in pages.items():
+        for link in page.note_links:
+            target, _, anchor = _target(posixpath.dirname(name), link.href).partition("#")
+            target = target if link.href.partition("#")[0] else name
+            at, noted = pages.get(target, (0, HtmlFile()))
+            if anchor not in noted.ends or anchor not in noted.anchors:
+                continue
+            start, end = at + noted.anchors[anchor], at + noted.ends[anchor]
+            says_so = start < len(blocks) and says_its_mark(blocks[start].text, link.mark)
+            if first + link.block < start and (link.named or says_so) and not blocks[start].heading:
+                yield NoteReference(first + link.block, link.mark, start, end)
 
 
 def _first(book: ebooklib_epub.EpubBook, field: str) -> str:

@@ -1,15 +1,18 @@
-"""FictionBook (FB2) to a manuscript: sections are chapters, notes follow the text, pictures stay outside."""
+"""FictionBook (FB2) to a manuscript: sections are chapters, notes follow their paragraph, no pictures."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 from lxml import etree
 
 from core.documents.files.decode import decode_markup
 from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
 from core.documents.formats.series import series_name, volume_number
+from core.documents.formats.tables import TableTags, rows_to_lines
 from core.documents.structure.blocks import CUT_OFF, ContentsEntry, Manuscript
+from core.documents.structure.notes import NoteReference, notes_in_place
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -17,7 +20,8 @@ _BINARY = re.compile(rb"<binary\b[^>]*>.*?(?:</binary\s*>|\Z)", re.S)
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>|<!DOCTYPE[^\[>]*(?:\[.*?\])?\s*>", re.S)
 _MOST_CHARS = 100_000_000
 _SKIPPED = frozenset({"description", "binary", "stylesheet", "image"})
-_PARAGRAPHS = frozenset({"p", "stanza", "subtitle", "text-author", "date", "td", "th"})
+_PARAGRAPHS = frozenset({"p", "stanza", "subtitle", "text-author", "date"})
+_TABLES = TableTags("table", "tr", frozenset({"td", "th"}), "p", "v")
 
 
 def read_fb2(data: bytes, name: str) -> Manuscript:
@@ -31,37 +35,60 @@ def read_fb2(data: bytes, name: str) -> Manuscript:
         raise DocumentError(
             _("{name} is a damaged FictionBook (FB2). Download it again.").format(name=name)
         ) from error
+    rows_to_lines(root, _TABLES)
     found = _walked(root)
+    blocks, marks = notes_in_place(found.blocks, found.marks, found.references())
     if not found.blocks:
         raise DocumentError(_("{name} is a FictionBook (FB2) without text.").format(name=name))
     info = next((element for element in root.iter() if local(element) == "title-info"), None)
     series, volume = _series(info)
     return Manuscript(
         "fb2",
-        found.blocks,
+        blocks,
         title=_title(info),
         author=_author(info),
-        marks=found.marks,
+        marks=marks,
         warnings=(_(CUT_OFF),) if text.rfind("</body") < text.rfind("<body") else (),
         series=series,
         volume=volume,
     )
 
 
-def _walked(root: etree._Element) -> Collector:
-    found = Collector()
+@dataclass(slots=True)
+class _Book(Collector):
+    """Its paragraphs, with the notes by their names and what refers to them: (block, mark, name)."""
+
+    notes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    links: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def references(self) -> list[NoteReference]:
+        """The notes that the text refers to."""
+        return [
+            NoteReference(block, mark, *self.notes[name])
+            for block, mark, name in self.links
+            if name in self.notes and mark
+        ]
+
+
+def _walked(root: etree._Element) -> _Book:
+    found = _Book()
+    opened: list[int] = []  # the first block of each section that is open
     depth, heading, notes = 0, 0, False
     for event, name, element in markup_events(root, _SKIPPED):
         if event == "start":
             if name == "body" and attribute(element, "name"):
                 found.marks.append(ContentsEntry("Notes", 1, len(found.blocks)))
                 depth, notes = 1, True
-            depth += name == "section"
+            if name == "section":
+                depth += 1
+                opened.append(len(found.blocks))
             if name == "title":
                 heading = max(1, depth)
             note = name == "a" and attribute(element, "type") == "note"
-            found.add(f"[{text_of(element).strip('[]')}]" if note else element.text)
+            mark = text_of(element).strip("[]")
+            found.add(f"[{mark}]" if note else element.text)
             if note:
+                found.links.append((len(found.blocks), mark, attribute(element, "href").removeprefix("#")))
                 for child in element.iter():
                     child.text = None
             continue
@@ -77,6 +104,8 @@ def _walked(root: etree._Element) -> Collector:
         elif event == "end" and name in ("section", "body"):
             found.close()
             depth = max(0, depth - 1) if name == "section" else 0
+            if name == "section" and opened:
+                found.notes[attribute(element, "id")] = (opened.pop(), len(found.blocks))
         found.add(element.tail)
     found.close()
     return found

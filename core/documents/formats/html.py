@@ -12,7 +12,9 @@ from lxml import etree
 from lxml import html as lxml_html
 
 from core.documents.files.clean import POWER, one_line, paragraph
+from core.documents.formats.tables import is_listing
 from core.documents.structure.blocks import Block
+from core.documents.structure.headings import CELL_END
 
 BY_HAND = 7  # below all marked headings: a line set in bold, or of a class that is called a title
 _BOLD = {"b", "strong"}
@@ -77,6 +79,8 @@ _SKIP = {
     "canvas",
 }
 _OWN_NOTES = re.compile(r"\s*\[?\(?(\d{1,4}|[*†‡§])\)?\]?\s*\Z")
+_NOTE_CLASS = re.compile(r"(?:\A|[\s_-])(?:(?:foot|end|rear)?note)(?:\Z|\s)", re.I)  # not "footnotes"
+_EMPTY_ROW = re.compile(r"^[ \t]*\|[ \t|]*$", re.M)
 _DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*", re.I)
 _DECLARED_ENTITY = re.compile(r"<!ENTITY\s+(?:%\s+)?([\w.-]+)")
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
@@ -95,14 +99,29 @@ _MOST_HIDDEN = 0.2  # of a page's text
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
+@dataclass(frozen=True, slots=True)
+class NoteLink:
+    """A link that is a note's number or sign, in running text. `named`: the file itself says that it refers
+    to a note.
+    """
+
+    block: int
+    mark: str
+    href: str
+    named: bool
+
+
 @dataclass(slots=True)
 class HtmlFile:
-    """One file's blocks. `anchors`: id -> index of the block it stands in; `page_breaks`: (block, label) of
+    """One file's blocks. `anchors`: id -> index of the block it stands in; `ends`: of the first block behind
+    what it is the id of; `note_links`: those that a note's number bears; `page_breaks`: (block, label) of
     printed pages.
     """
 
     blocks: list[Block] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    note_links: list[NoteLink] = field(default_factory=list)
     page_breaks: list[tuple[int, str]] = field(default_factory=list)
     title: str = ""
 
@@ -219,11 +238,13 @@ class _Walker:
         self._place: etree._Element | None = None
         self._hidden = hidden
         self.waiting: list[str] = []  # anchors of the block that is being collected
+        self._held: dict[etree._Element, list[str]] = {}  # anchors by the element that they are the name of
         self._parts: list[str] = []
         self._heading = 0
         self._skip = 0
         self._pre = 0
         self._bold = 0
+        self._table: etree._Element | None = None  # whose rows are collected as lines of one block
         self._plain = False  # the block holds something that is not bold
 
     def start(self, element: etree._Element) -> None:
@@ -231,9 +252,12 @@ class _Walker:
         if self._skip or tag in _SKIP or self._is_hidden(element):
             self._skip += 1
             return
-        if tag in _FLUSH:
+        if self._table is not None:
+            self._parts.append(_before_in_a_table(element, tag))
+        elif tag in _FLUSH:
             self.flush()
             self._place = element
+            self._table = element if tag == "table" and is_listing(element) else None
         if tag in _HEADINGS:
             self._heading = _HEADINGS[tag]
         elif tag in _FLUSH and _TITLE_CLASS.search(element.get("class") or "") and not _holds_blocks(element):
@@ -241,9 +265,10 @@ class _Walker:
         self._anchor(element)
         self._pre += tag == "pre"
         self._bold += tag in _BOLD
-        if tag == "br":
+        self._note_link(element, tag)
+        if tag == "br" and self._table is None:
             self._parts.append("\n")
-        elif tag in ("td", "th"):
+        elif tag in ("td", "th") and self._table is None:
             self._parts.append("\t")
         elif tag == "img" and re.fullmatch(r"[A-Z“‘\"']{1,2}", (element.get("alt") or "").strip()):
             self._parts.append((element.get("alt") or "").strip())  # a drop capital drawn as a picture
@@ -251,24 +276,27 @@ class _Walker:
 
     def end(self, element: etree._Element) -> None:
         tag = _tag(element)
+        self._table = None if element is self._table else self._table
         if self._skip:
             self._skip -= 1
             if not self._skip:
                 self._text(element.tail)
             return
-        if tag in _FLUSH:
+        if tag in _FLUSH and self._table is None:
             self.flush()
             self._heading = 0
             self._place = element.getparent()
+        for name in self._held.pop(element, ()):
+            self.page.ends[name] = len(self.page.blocks) + (tag not in _FLUSH or self._table is not None)
         self._pre -= tag == "pre"
         self._bold -= tag in _BOLD
         self._text(element.tail)
 
     def flush(self) -> None:
-        text = paragraph("".join(self._parts))
+        text = paragraph(_EMPTY_ROW.sub("", "".join(self._parts)))
         self._parts.clear()
         heading = self._heading or (0 if self._plain else BY_HAND)
-        if heading == BY_HAND and not _LIKE_TITLE.fullmatch(text):
+        if heading == BY_HAND and (CELL_END in text or not _LIKE_TITLE.fullmatch(text)):
             heading = 0
         self._plain = False
         if not text:
@@ -289,15 +317,22 @@ class _Walker:
         for name in (element.get("id"), element.get("name") if _tag(element) == "a" else None):
             if name and len(name) < 500:
                 self.waiting.append(name)
-        kind = (
-            element.get("{http://www.idpf.org/2007/ops}type")
-            or element.get("epub:type")
-            or element.get("role")
-            or ""
-        )
-        if "pagebreak" in kind:
+                self._held.setdefault(_note_around(element), []).append(name)
+        if "pagebreak" in _kind(element):
             label = element.get("title") or element.get("aria-label") or "".join(element.itertext())
             self.page.page_breaks.append((len(self.page.blocks), one_line(label)[:20]))
+
+    def _note_link(self, element: etree._Element, tag: str) -> None:
+        """Keep a link whose words are a note's mark, behind a word or where the file says that it is one."""
+        if tag == "sup" and len(element) == 1 and isinstance(element[0].tag, str):
+            element, tag = element[0], _tag(element[0])
+        if tag != "a" or not element.get("href"):
+            return
+        found, named = _OWN_NOTES.match("".join(element.itertext())), "noteref" in _kind(element)
+        before = "".join(self._parts[-2:])
+        if found and before.strip() and (named or not before[-1].isspace()):
+            link = NoteLink(len(self.page.blocks), found.group(1), element.get("href"), named)
+            self.page.note_links.append(link)
 
     def _text(self, text: str | None) -> None:
         if text:
@@ -314,14 +349,44 @@ def _tag(element: etree._Element) -> str:
     return element.tag.rsplit("}", 1)[-1].lower()
 
 
+def _kind(element: etree._Element) -> str:
+    """What the file says that the element is: "pagebreak", "noteref"; by EPUB's attribute, else its role."""
+    named = element.get("{http://www.idpf.org/2007/ops}type") or element.get("epub:type")
+    return named or element.get("role") or ""
+
+
+def _note_around(element: etree._Element) -> etree._Element:
+    """The element of the note that begins with this one; itself where none is called so."""
+    above = element
+    for _level in range(3):
+        if _tag(above) in ("li", "aside", "dd") or _NOTE_CLASS.search(above.get("class") or ""):
+            return above
+        above = above.getparent()
+        if above is None:
+            break
+    return element
+
+
 def _holds_blocks(element: etree._Element) -> bool:
     return any(isinstance(child.tag, str) and _tag(child) in _FLUSH for child in element)
+
+
+def _before_in_a_table(element: etree._Element, tag: str) -> str:
+    """What parts an element inside a table from what stands before it."""
+    if tag in ("tr", "caption"):
+        return "\n"
+    if tag in ("td", "th"):
+        return CELL_END if any(True for _cell in element.itersiblings(preceding=True)) else ""
+    return " " if tag in _FLUSH or tag == "br" else ""
 
 
 def _note_mark(element: etree._Element, tag: str, before: str) -> str | None:
     """ "[3]" for a raised 3 that refers to a note, so that it never melts into the word before it; "^3" for a
     power.
     """
+    if tag == "a" and "noteref" in _kind(element) and not len(element):
+        found = _OWN_NOTES.match(element.text or "")
+        return f"[{found.group(1)}]" if found else None
     power = tag == "sup" and not len(element) and POWER.search(before)
     if power and (element.text or "").strip().isdigit():
         return f"^{(element.text or '').strip()}"

@@ -10,9 +10,7 @@ from lxml import etree
 
 from core.documents.files.clean import paragraph
 from core.documents.structure.blocks import Block, ContentsEntry
-from core.documents.structure.headings import CELL_END
 
-_CELL_CHARS = 400  # a longer text in a table is set by it, not listed
 _PARSER_LIMITS = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 
 
@@ -55,40 +53,6 @@ def markup_events(root: etree._Element, skipped: frozenset[str]) -> Iterator[tup
             yield event, name, element
         elif event == "end":
             yield "tail", "", element
-
-
-@dataclass(frozen=True, slots=True)
-class TableTags:
-    """What a kind of markup calls its tables, and the elements for a paragraph and a line end in it."""
-
-    table: str
-    row: str
-    cells: frozenset[str]
-    paragraph: str
-    line_end: str
-
-
-def rows_to_lines(root: etree._Element, tags: TableTags) -> None:
-    """Every table of short cells becomes a paragraph with a line for each row. A table that sets a page, with
-    long texts or other tables in its cells, stays.
-    """
-    for table in [element for element in root.iter() if local(element) == tags.table]:
-        rows = [
-            [" ".join(" ".join(cell.itertext()).split()) for cell in line if local(cell) in tags.cells]
-            for line in table.iter()
-            if local(line) == tags.row
-        ]
-        nested = sum(local(element) == tags.table for element in table.iter()) > 1
-        if nested or max((len(cell) for line in rows for cell in line), default=0) > _CELL_CHARS:
-            continue
-        tail = table.tail
-        table.clear()
-        table.tag, table.tail = tags.paragraph, tail
-        for line in (CELL_END.join(row) for row in rows if any(row)):
-            if table.text is None:
-                table.text = line
-            else:
-                etree.SubElement(table, tags.line_end).tail = line
 
 
 @dataclass(slots=True)

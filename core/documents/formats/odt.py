@@ -5,16 +5,8 @@ from __future__ import annotations
 from lxml import etree
 
 from core.documents.files.archive import SafeArchive
-from core.documents.formats.markup import (
-    Collector,
-    TableTags,
-    attribute,
-    local,
-    markup_events,
-    rows_to_lines,
-    text_of,
-    tree_of,
-)
+from core.documents.formats.markup import Collector, attribute, local, markup_events, text_of, tree_of
+from core.documents.formats.tables import TableTags, rows_to_lines
 from core.documents.structure.blocks import Manuscript
 from core.errors import DocumentError
 from core.text.words import translated as _

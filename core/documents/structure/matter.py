@@ -35,16 +35,23 @@ _BACK = re.compile(
     r"(?:über|zu) (?:den|die|der) autor(?:in|en)?|bildnachweise?|glossar|lizenz|weiterführende literatur|"
     r"notes (?:de fin|de bas de page|et références)|références|index (?:des|général).*|lexique|crédits.*|"
     r"à propos de l.auteur.*|ouvrages cités|licence d.utilisation|"
+    r"примечания|сноски|комментарии|przypisy|poznámky|notas|注释|註釋|脚注|"
     r"back ?matter|literatur(?:verzeichnis|hinweise)?|register|stichwortverzeichnis|bibliographie|"
     r"glossaire|bibliografía|bibliografia|errata|索引|参考文献|end of (?:the |this )?project gutenberg.*",
     re.I,
 )
+# words of the titles of what somebody wrote for the reader of this book
 _OPENING = re.compile(
-    r"(?:.*\b)?(?:introduction|introductory|preface|prologue|prolog|fore-?word"
-    r"|letters?|proem|prelude|preamble|"
-    r"epistle|dedicatory|advertisement|argument|induction|to the \w+ reader|apology|preliminary|"
-    r"author.?s note|to the reader|vorwort|einleitung|prólogo|prologo|prefazione|introducción|introduzione|"
-    r"avant-propos|préface|前言|楔子|序.*|пролог|предисловие|введение|overture|invocation)\b.*",
+    r"(?:.*\b)?(?:introduction|introductory|preface|prefatory|prologue|prolog|fore-?word|"
+    r"letters?|proem|prelude|preamble|note|remarks|(?:a|few) words?|readers?|about this book|"
+    r"epistle|dedicatory|advertisement|argument|induction|apology|preliminary|"
+    r"vorwort|vorrede|zuvor|(?:vor)?bemerkung(?:en)?|anmerkung|geleit(?:wort)?|einleitung|einführung|leser|"
+    r"prólogo|prologo|prefazione|prefacio|prefácio|introducción|introduzione|introdução|premessa|"
+    r"nota|advertencia|avvertenza|lector(?:es)?|lettor[ei]|leitor(?:es)?|"
+    r"avant-propos|préface|avertissement|lecteurs?|voorwoord|inleiding|förord|inledning|"
+    r"przedmowa|wstęp|předmluva|úvod|前言|楔子|序.*|自序|译者序|譯者序|はじめに|まえがき|"
+    r"пролог|предисловие|введение|вступление|от (?:автора|редактора|переводчика|издателя)|читател[юя]м?|"
+    r"overture|invocation)\b.*",
     re.I,
 )
 _GUTENBERG_START = re.compile(
@@ -83,8 +90,8 @@ def kind_by_title(title: str) -> str | None:
 
 
 def opens_the_book(title: str) -> bool:
-    """True for a preface, prologue, introduction or the persons of a play: it stands before chapter 1 and
-    still is the book.
+    """True for a preface, prologue, author's or editor's note or the persons of a play: it stands before
+    chapter 1 and still is the book.
     """
     return bool(_OPENING.fullmatch(title.strip())) or is_cast_list(title)
 

@@ -1,0 +1,129 @@
+"""Notes stand behind the paragraph that refers to them, and rows of tables are lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents_made import BODY, epub, read, titles
+
+ENDNOTES = (
+    '<h2>Notes</h2><p id="n1">1. In 1863.</p>'
+    '<p id="n2">2. It is in the school. <a href="a.xhtml#r2">↩</a></p>'
+)
+LISTED = (
+    '<section epub:type="endnotes"><h2>Notes</h2><ol><li id="n1"><p>In 1863.</p></li>'
+    '<li id="n2"><p>It is in the school.</p></li></ol></section>'
+)
+CLASSED = (
+    '<h2>Notes</h2><div class="footnote"><p><a id="n1"></a><a href="a.xhtml#r1">[1]</a> In 1863.</p></div>'
+    '<div class="footnote"><p><a id="n2"></a><a href="a.xhtml#r2">[2]</a> It is in the school.</p></div>'
+)
+BY_CHAPTER = (
+    '<h2>Notes</h2><h3>One</h3><p id="n1">1. In 1863.</p><h3>Two</h3><p id="n2">2. It is in the school.</p>'
+)
+NAMED = '<a epub:type="noteref" id="r{0}" href="notes.xhtml#n{0}"><sup>{0}</sup></a>'
+PLAIN = '<a epub:type="noteref" href="notes.xhtml#n{0}">{0}</a>'
+RAISED = '<sup><a id="r{0}" href="notes.xhtml#n{0}">{0}</a></sup>'
+
+
+def with_notes(reference: str, notes: str) -> bytes:
+    first, second = (reference.format(number) for number in (1, 2))
+    pages = {
+        "a.xhtml": f"<h2>One</h2><p>He came back.{first} Then it rained.</p>{BODY}",
+        "b.xhtml": f"<h2>Two</h2>{BODY}<p>They had a piano.{second}</p><p>Nobody played.</p>",
+        "notes.xhtml": notes,
+    }
+    nav = "".join(
+        f'<li><a href="{page}">{title}</a></li>'
+        for page, title in zip(pages, ("One", "Two", "Notes"), strict=True)
+    )
+    return epub(pages, nav=nav)
+
+
+@pytest.mark.parametrize(
+    ("reference", "notes"),
+    [
+        (NAMED, ENDNOTES),
+        (NAMED, LISTED),
+        (NAMED, BY_CHAPTER),
+        (PLAIN, ENDNOTES),
+        (RAISED, ENDNOTES),
+        (RAISED, CLASSED),
+    ],
+)
+def test_endnotes_of_an_epub_stand_behind_their_paragraph(reference: str, notes: str, tmp_path: Path):
+    """No question reached them: they were a section behind the book."""
+    document = read(tmp_path, "book.epub", with_notes(reference, notes))
+    assert "He came back.[1] Then it rained.\n\n[1] In 1863.\n\nThe boats" in document.text
+    assert "They had a piano.[2]\n\n[2] It is in the school.\n\nNobody played." in document.text
+    assert [one.title for one in document.sections] == ["One", "Two"] and "Notes" not in document.text
+
+
+def test_a_note_that_nothing_refers_to_stays_with_its_heading(tmp_path: Path):
+    notes = f'{ENDNOTES}<p id="n3">3. By the lake.</p>'
+    document = read(tmp_path, "book.epub", with_notes(NAMED, notes))
+    assert titles(document, "back") == ["Notes"] and document.text.endswith("Notes\n\n3. By the lake.")
+
+
+def test_numbers_of_an_index_fetch_nothing(tmp_path: Path):
+    """They are links of numbers to paragraphs, too, of which some may begin with a number."""
+    see = 'as in chapter <a href="c.xhtml#p3">3</a>'
+    pages = {
+        "a.xhtml": f'<h2>One</h2><p id="p1">1 boat lay there.</p>{BODY}',
+        "b.xhtml": f'<h2>Two</h2><p id="p2">2 boats lay there, {see}.</p>{BODY}',
+        "c.xhtml": f'<h2>Three</h2><p id="p3">3 boats lay there.</p>{BODY}',
+        "i.xhtml": '<h2>Index</h2><p>Boats, <a href="a.xhtml#p1">1</a>, <a href="b.xhtml#p2">2</a></p>',
+    }
+    text = read(tmp_path, "book.epub", epub(pages)).text
+    assert "[" not in text and text.index("1 boat") < text.index("2 boats") < text.index("3 boats")
+
+
+def test_a_page_that_begins_in_a_note_begins_behind_it(tmp_path: Path):
+    """The note stands earlier now, and its page must not."""
+    at_seven, at_eight, at_nine = (f'<span epub:type="pagebreak" title="{page}"/>' for page in (7, 8, 9))
+    pages = {
+        "a.xhtml": f"<h2>One</h2><p>{at_seven}He came.{RAISED.format(1)}</p>{BODY}",
+        "notes.xhtml": f'<h2>Notes</h2><p id="n1">{at_eight}1. In 1863.</p><p>{at_nine}End.</p>',
+    }
+    document = read(tmp_path, "book.epub", epub(pages))
+    assert [document.page_at(document.text.index(word)) for word in ("In 1863", "boats")] == ["7", "7"]
+
+
+TABLE = (
+    "<table><tr><th>Year</th><th>Oil</th><th>Gallons burned</th></tr>"
+    "<tr><td><p>1848</p></td><td>colza</td><td>1,290<sup>3</sup></td></tr><tr><td></td><td></td><td></td></tr>"
+    "<tr><td>1910</td><td>paraffin<br/>vapour</td><td>980</td></tr></table>"
+)
+ROWS = "Year | Oil | Gallons burned\n1848 | colza | 1,290[3]\n1910 | paraffin vapour | 980"
+
+
+@pytest.mark.parametrize("kind", ["epub", "html"])
+def test_rows_of_a_table_are_lines_with_their_cells_apart(kind: str, tmp_path: Path):
+    """ "1848 colza 1,290 226" says of no number what it counts."""
+    page = f"<h2>One</h2>{BODY}{TABLE}{BODY}"
+    data = epub({"a.xhtml": page}) if kind == "epub" else f"<html><body>{page}</body></html>"
+    assert f"\n\n{ROWS}\n\n" in read(tmp_path, f"book.{kind}", data).text
+
+
+def test_rows_of_a_fictionbooks_table_are_lines(tmp_path: Path):
+    table = TABLE.replace("<p>", "").replace("</p>", "").replace("<sup>3</sup>", "[3]").replace("<br/>", " ")
+    section = f"<section><title><p>One</p></title>{BODY}{table}{BODY}</section>"
+    book = f"<FictionBook><body>{section}</body></FictionBook>"
+    assert f"\n\n{ROWS}\n\n" in read(tmp_path, "book.fb2", book).text
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        f"<table><tr><td>I.</td><td>{'The rain went on. ' * 30}</td></tr></table>",
+        "<table><tr><td><h2>Two</h2></td><td>The boats lay at anchor.</td></tr></table>",
+        "<table><tr><td>The boats lay at anchor.</td></tr><tr><td>Nobody spoke.</td></tr></table>",
+        '<table><tr><td><a href="#a">I.</a></td><td>The Boats</td></tr>'
+        '<tr><td><a href="#b">II.</a></td><td>The Sea</td></tr></table>',
+    ],
+    ids=["long", "headed", "one column", "contents"],
+)
+def test_a_table_that_sets_a_page_or_lists_the_contents_is_no_table(table: str, tmp_path: Path):
+    assert "|" not in read(tmp_path, "book.epub", epub({"a.xhtml": f"<h2>One</h2>{BODY}{table}"})).text
