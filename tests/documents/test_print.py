@@ -63,6 +63,20 @@ def test_head_that_says_the_chapter_on_every_page_is_gone(tmp_path: Path):
     assert "Chapter" not in read(tmp_path, printed_pdf(pages)).text
 
 
+@pytest.mark.parametrize("end", ["bottom", "top"])
+def test_a_line_of_a_paragraph_that_stands_on_many_pages_is_text(tmp_path: Path, end: str):
+    """The entries of a gazetteer end alike: "who drew the maps, did not believe it." was gone from them."""
+    said = "who drew all the maps of the county of Sarn in ink, knew of"
+    pages = [column([*prose(page), said] if end == "bottom" else [said, *prose(page)]) for page in range(6)]
+    assert read(tmp_path, printed_pdf(pages)).text.count(said) == 6
+
+
+def test_a_heading_a_little_larger_than_the_text_is_no_line_of_it(tmp_path: Path):
+    """Sentences were quoted as "Elmcombe Elmcombe lies on the river"."""
+    page = [(60, 521, "Elmcombe", 11), *column(prose(1), top=506)]
+    assert read(tmp_path, printed_pdf([page])).text.startswith("Elmcombe\n\n")
+
+
 def test_heading_that_the_outline_names_stays(tmp_path: Path):
     """Its pages have it as their head, which is gone; where the chapter begins it is the heading."""
     names = ["The Boy", "The Wolf", "The Sea"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from reportlab.pdfgen.canvas import Canvas
 
-Line = tuple[float, float, str]  # x and y of its first letter, in points
+Line = tuple[float, float, str] | tuple[float, float, str, float]  # x and y of its first letter, in points
 WIDTH, HEIGHT, SIZE, LEADING = 420, 595, 10, 14
 
 WORDS = [  # of which pages are made
@@ -35,19 +35,19 @@ def printed_pdf(
     crop: tuple[float, float, float, float] | None = None,
     size: tuple[float, float] = (WIDTH, HEIGHT),
 ) -> bytes:
-    """A PDF of these lines in Helvetica. `outline`: titles by page, from 0; `crop`: left, bottom, right, top
-    of what is shown.
+    """A PDF of these lines in Helvetica; a fourth value is its size. `outline`: titles by page, from 0;
+    `crop`: left, bottom, right, top of what is shown.
     """
     buffer = io.BytesIO()
     canvas = Canvas(buffer, pagesize=size, invariant=1, pageCompression=0)
     for number, lines in enumerate(pages):
-        canvas.setFont("Helvetica", SIZE)
         if crop:
             canvas.setCropBox(crop)
         if outline and number in outline:
             canvas.bookmarkPage(str(number))
             canvas.addOutlineEntry(outline[number], str(number))
-        for x, y, text in lines:
+        for x, y, text, *size in lines:
+            canvas.setFont("Helvetica", *size or (SIZE,))
             canvas.drawString(x, y, text)
         canvas.showPage()
     canvas.save()

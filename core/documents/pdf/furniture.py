@@ -15,12 +15,15 @@ from core.documents.structure.headings import read_heading, title_key, to_number
 _HEADING_CHARS = 60
 _WINDOW = 12  # pages to either side that are compared
 _END_NUMBER = re.compile(r"\A\W*(\d{1,4}|[ivxlc]{1,8})\b|\b(\d{1,4}|[ivxlc]{1,8})\W*\Z", re.I)
+_FULL = 0.85  # of the width of the line beside it
+_ENDS = re.compile(r"[.!?:…。！？]\W*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
     """An outermost line of a page. `numbers`: (is roman, value - page index) of the numbers at its ends;
-    `label`: what it says if it may be the heading of a chapter ("chapter", 3).
+    `label`: what it says if it may be the heading of a chapter ("chapter", 3). `flows`: it is set as a line
+    of the paragraph beside it.
     """
 
     page: int
@@ -28,7 +31,8 @@ class _Edge:
     line: LinePiece
     words: str
     numbers: tuple[tuple[bool, int], ...]
-    label: tuple[str, int] | None = None
+    label: tuple[str, int] | None
+    flows: bool
 
     def says_as(self, other: _Edge) -> bool:
         """The same words; of two chapters' headings these are different ones."""
@@ -66,12 +70,37 @@ def without_furniture(
 
 
 def _edges(lines: list[LinePiece], page: int) -> list[_Edge]:
-    ends = [("top", lines[0]), ("bottom", lines[-1])] if lines else []
+    ends = [("top", lines[:3]), ("bottom", lines[:-4:-1])] if lines else []
     return [
-        _Edge(page, side, line, _words(line.text), _numbers(line.text, page), _heading_label(line.text))
-        for side, line in ends
+        _Edge(
+            page,
+            side,
+            line,
+            _words(line.text),
+            _numbers(line.text, page),
+            _heading_label(line.text),
+            _flows(side, line, *inner),
+        )
+        for side, (line, *inner) in ends
         if len(line.text) <= 110
     ]
+
+
+def _flows(side: str, line: LinePiece, *inner: LinePiece) -> bool:
+    """Whether an outermost line is set as the two before it, by its size, its left end and its distance, and
+    goes on from them: what says the same at the foot of several pages is else taken for no text. A head may
+    stand so above the text, but not as wide.
+    """
+    if len(inner) < 2:
+        return False
+    near, next_one = inner
+    gap, leading = abs(line.y - near.y), abs(near.y - next_one.y)
+    alike = abs(line.size - near.size) < 0.03 * near.size and abs(line.x0 - near.x0) < 1
+    if not alike or gap > 1.1 * leading:
+        return False
+    if side == "top":
+        return line.x1 - line.x0 > _FULL * (near.x1 - near.x0) and not _ENDS.search(line.text)
+    return not _ENDS.search(near.text)
 
 
 def _heading_label(text: str) -> tuple[str, int] | None:
@@ -129,7 +158,7 @@ def _furniture(edges: list[_Edge], counting: set[tuple[bool, int]], body_size: f
         counted = numbered and sum(bool(set(other.numbers) & counting) for other in near) >= 2
         if (
             (only_number and (counted or (numbered and near)))
-            or same >= 2
+            or (same >= 2 and not edge.flows)
             or (counted and (same or len(edge.line.text) < 90))
         ):
             result.append(edge)

@@ -56,6 +56,7 @@ _SUFFIXES = frozenset(
 )
 _INDENT = 0.7  # of the font size
 _HEADING_SIZE = 1.15  # of the body size
+_OTHER_SIZE = 0.03
 
 
 @dataclass(slots=True)
@@ -221,7 +222,8 @@ def _relation(open_: OpenParagraph, line: LinePiece, region: Region, body: float
     if same and last.x0 - line.x0 > _INDENT * line.size and open_.lines > 1 and open_.first_x0 - last.x0 < 1:
         return "break"  # the end of an indented quotation
     if _ends_early(last, open_.region, line):
-        return "break" if _ENDS_SENTENCE.search(last.text[-12:]) or not same else "line"
+        other_size = abs(last.size - line.size) > _OTHER_SIZE * line.size  # a heading a little larger
+        return "break" if _ENDS_SENTENCE.search(last.text[-12:]) or not same or other_size else "line"
     return "join"
 
 
