@@ -69,15 +69,19 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
     engine, tokenizer = _loaded(settings, choice, folder, draft, replan, progress)
 
     from core.cache.query_recorder import AttentionHead
+    from core.conversation.kept_speeds import KeptSpeeds
     from core.conversation.part_summaries import PartSummaryStore
     from core.conversation.reading import ReadingStyle
     from core.conversation.session import Session
+    from core.conversation.time_estimates import TimeEstimate
+    from core.hardware.measured import Measurements
     from core.model.store.model_folder import mapped_files
 
     mapped = {file: size for one in (folder, draft) if one for file, size in mapped_files(one).items()}
     # of several cards none has all heads, and what re-checks an answer asks the model of one
     alone = not choice.plan.devices
     heads = _heads(choice, folder) if settings.evidence_attention and alone else ()
+    speeds = KeptSpeeds(Measurements(paths.data_dir()), engine.model_identity, engine.plan)
     return Session(
         engine,
         tokenizer,
@@ -88,6 +92,7 @@ def _opened(settings: Settings, tell: Progress, load: LoadTime) -> Session:
         read_whole_s=settings.read_whole_s,
         heads=[AttentionHead(*one) for one in heads],
         mapped_files=mapped,
+        expectation=TimeEstimate(engine.plan, speeds.known, learned=speeds.keep),
     )
 
 

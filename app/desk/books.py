@@ -118,11 +118,6 @@ class OpenBooks:
         book; the book stays in the engine's memory.
         """
         if not self._store.refuse_while_moving():
-            self._store.update(
-                lambda now: replace(
-                    now, asked_too=tuple(one for one in now.asked_too if one[0] != now.book_id)
-                )
-            )
             self._lay("", self._store.state.spoiler_limit)
 
     def open_place(self, book_id: str, offset: int, length: int) -> None:
@@ -165,8 +160,7 @@ class OpenBooks:
         book = self.current
         spoiler_limit = _limit(book, spoiler_limit) if book else spoiler_limit
         self._store.update(
-            lambda now: replace(now, answer=now.answer_beside(conversation_id), notice=now.undo_offer),
-            conversation_id=conversation_id,
+            lambda now: _laid(now, conversation_id),
             spoiler_limit=spoiler_limit,
             **self._limited(spoiler_limit),
         )
@@ -180,6 +174,18 @@ class OpenBooks:
 def _limit(book: Document, spoiler_limit: int | None) -> int | None:
     """A limit as the book has it: read anew, it may have fewer chapters."""
     return min(spoiler_limit, len(book.chapters)) or None if spoiler_limit else None
+
+
+def _laid(state: AppState, conversation_id: str) -> AppState:
+    """With a conversation about the open book; an empty one is put to no other book."""
+    alone = tuple(one for one in state.asked_too if one[0] != state.book_id)
+    return replace(
+        state,
+        conversation_id=conversation_id,
+        answer=state.answer_beside(conversation_id),
+        notice=state.undo_offer,
+        asked_too=state.asked_too if conversation_id else alone,
+    )
 
 
 def _cleared(state: AppState, conversation_id: str) -> AppState:

@@ -40,10 +40,14 @@ class EngineSettings:
         self._store.tell()
 
     def restart(self) -> None:
-        """Starts a failed engine again; a message that offers it is answered."""
+        """Starts an engine again that failed or stands still; a message that offers it is answered."""
         if self._engine.state == "failed":
             self._engine.start()
-            self._store.update(answered)
+        elif self._engine.still:
+            threading.Thread(target=self._engine.restart, name="restart", daemon=True).start()
+        else:
+            return
+        self._store.update(answered)
 
     def cancel_loading(self) -> None:
         """Goes back to the model and the settings before."""

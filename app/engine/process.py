@@ -46,6 +46,8 @@ class EngineProcess:
         self._numbers, self._heard, self._answered, self._ended = numbers, heard, answered, ended
         self._inboxes: dict[int, Inbox] = {}
         self._outbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.said = 0  # messages that came
+        self.gone = threading.Event()
         with log_file() as said:
             self._popen = subprocess.Popen(
                 [*command, "--parent", str(os.getpid())],
@@ -112,8 +114,10 @@ class EngineProcess:
     def _listen(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             for line in self._popen.stdout:
+                self.said += 1
                 self._hear(from_line(line))
         code = self._popen.wait()
+        self.gone.set()
         self._ended(self, f"signal {-code}" if code < 0 else f"exit code {code}")
 
     def _hear(self, message: dict[str, Any]) -> None:

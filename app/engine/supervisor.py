@@ -1,5 +1,5 @@
-"""Keeps the engine's process alive: starts it, has it load a model, and starts it again when it was killed.
-Knows nothing of what is asked.
+"""Keeps the engine's process alive: starts it, has it load a model, starts it again when it was killed, and
+notices when it stands still. Knows nothing of what is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from app.engine import standstill
 from app.engine.process import EngineProcess, log_path, why_ended
 from app.errors import in_words
 from core.config import Settings
@@ -26,7 +27,8 @@ _RESTARTS = 2
 class Supervisor:
     """The engine's process and what is known of it. Thread-safe.
 
-    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed.
+    `state` is starting (process not up), loading, ready, busy or failed; `error` says why it failed. `still`:
+    it loads or is busy, and has done nothing for about a minute.
     """
 
     def __init__(self, settings: Settings, *, worker: Sequence[str]) -> None:
@@ -42,6 +44,7 @@ class Supervisor:
         self._closed = False
         self._ready_with: Settings | None = None  # the last settings that the engine became ready with
         self.state = "starting"
+        self.still = False
         self.error = ""
         self.loading = Loading("")  # how far that is
         self.plan: dict[str, Any] | None = None
@@ -52,8 +55,8 @@ class Supervisor:
         self._watcher: Callable[[], None] = lambda: None
 
     def watch(self, told: Callable[[], None]) -> None:
-        """`told` is called after every change of state, error, loading, plan, model and stored, from any
-        thread and with the lock held: it must only take notice.
+        """`told` is called after every change of state, still, error, loading, plan, model and stored, from
+        any thread and with the lock held: it must only take notice.
         """
         self._watcher = told
 
@@ -65,6 +68,16 @@ class Supervisor:
             self._failures = 0
             self._end_process(self.error)
             self._launch()
+
+    def restart(self) -> None:
+        """Start an engine again that stands still. The answer being written, if any, fails."""
+        why = _(
+            "The engine stood still and was started again. Nothing of the conversation is lost: try again."
+        )
+        with self._lock:
+            if self.still:
+                self._become("starting")  # one that is stopped takes some seconds to end
+                self._start_with(self._settings, why)
 
     def use(self, model: str) -> None:
         """Start the engine again with another model. The answer being written, if any, fails."""
@@ -149,6 +162,24 @@ class Supervisor:
             return
         self._become("loading")
         self._process.send({"do": "load", "id": 0, "settings": self._settings.to_json()})
+        threading.Thread(
+            target=self._look_after, args=(self._process,), name="engine at work", daemon=True
+        ).start()
+
+    def _look_after(self, process: EngineProcess) -> None:
+        """Looks from time to time whether the process does something, until it is gone."""
+        seen = standstill.Standstill()
+        while not process.gone.wait(standstill.LOOK_S):
+            spent = standstill.spent_s(process.pid)
+            with self._lock:
+                if process is not self._process:
+                    return
+                if self.state not in ("loading", "busy"):
+                    seen.rest()
+                elif (still := seen.look(process.said, spent)) != self.still:
+                    log.warning("the engine process %s", "stands still" if still else "goes on")
+                    self.still = still
+                    self._tell()
 
     def _ended(self, process: EngineProcess, how: str) -> None:
         with self._lock:
@@ -211,7 +242,7 @@ class Supervisor:
             self._process = None
 
     def _become(self, state: str) -> None:
-        self.state = state
+        self.state, self.still = state, False
         self._tell()
 
     def _tell(self) -> None:

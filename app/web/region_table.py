@@ -55,7 +55,11 @@ from core.request import Request
 Region = Callable[..., str | tuple[str, ...]]
 
 
-def _header(engine_state: str, model_name: str, device: str, loading: Loading | None) -> str:
+def _header(
+    engine_state: str, engine_still: bool, model_name: str, device: str, loading: Loading | None
+) -> str:
+    if engine_still:
+        engine_state, loading = "still", None
     return regions.header_html(engine_state, model=model_name, device=device, loading=loading)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 from os.path import commonprefix
@@ -17,6 +16,7 @@ from app.render.templating import nonbreaking, render
 from app.store.turns import StoredTurn, displayed_text, level_pieces, told_behind, within
 from app.web.chapters import chapter_menu
 from app.web.citations import CitedAnswer
+from app.web.rough_times import roughly
 from app.web.stats_panel import mode_names
 from core.config import READING_MODES
 from core.documents.document import Document
@@ -30,8 +30,7 @@ from core.text.words import translated_count as _n
 
 IN_TURN = ("passage", "part summary", "telling")  # purposes of a reading whose parts are all read
 IN_LEVELS = ("part summary", "whole summary")  # of one whose parts are told, then the whole from these
-_MINUTES = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 90, 120, 180, 240, 360, 480)
-_ROUGHLY_S = (5, 10, 15, 20, 30, 40, 50, 60, 80, *(60 * minutes for minutes in _MINUTES))
+AT_ONCE_S = 1.0  # what takes less takes no time
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
 # more are one click away
 SHOWN_NOTES = 3
@@ -92,9 +91,10 @@ def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
     slower = read_s / parts < passages_s
     full = "full" if card["fits"] else "chunked"
     chosen = reading_mode if reading_mode != "auto" else "retrieval" if card["from_passages"] else full
-    read, time = _("Read it all"), _("about {time}, can be paused")
-    if parts > 1:
+    read, time, takes_s = _("Read it all"), _("about {time}, can be paused"), read_s
+    if parts > 1:  # as it adds up to the time that is said of all
         read, time = _("Read it in parts"), _("about {time} a part, can be paused")
+        takes_s = roughly(read_s) / parts
     passages, whole = (
         {
             "mode": "retrieval",
@@ -105,7 +105,7 @@ def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
         {
             "mode": full,
             "words": read,
-            "time": nonbreaking(time.format(time=duration(read_s / parts))),
+            "time": nonbreaking(time.format(time=duration(takes_s))),
             "chosen": chosen == full,
         },
     )
@@ -166,13 +166,17 @@ def _outdated(book: Document) -> list[str]:
 
 
 def _card_facts(book: Document, card: dict) -> dict[str, object]:
-    tokens = card.get("tokens", 0)
+    """A time is left out where none is known. A book in parts may have to be told of, beside being read."""
+    tokens, read_s = card.get("tokens", 0), card.get("read_s_estimate")
+    told = read_s != card.get("prefill_s_estimate", read_s)
     return {
         "chapters": card.get("chapters", len(book.chapters)),
         "words": card.get("words", book.words),
         "tokens": tokens,
         "read_before": card.get("snapshot_tokens", 0) > tokens // 2,
-        "read_s": _rough(read_s) if (read_s := card.get("read_s_estimate")) else None,
+        "at_once": read_s is not None and read_s < AT_ONCE_S,
+        "told": told,
+        "read_s": None if read_s is None else roughly(read_s),
     }
 
 
@@ -386,11 +390,6 @@ def _doing(now: Snapshot) -> str:
     )
 
 
-def _rough(seconds: float) -> float:
-    """The step of a scale that is nearest: parts of an answer differ by half in the time that they take."""
-    return min(_ROUGHLY_S, key=lambda step: abs(math.log(max(seconds, 1.0) / step)))
-
-
 def _how_far(now: Snapshot) -> str:
     if now.stopping:
         return _("Stopping after this step…")
@@ -399,9 +398,9 @@ def _how_far(now: Snapshot) -> str:
     prefill, loading = now.prefill, now.loading
     if _in_levels(now) or now.standing:
         words, left_s = _("about {time} until all is told"), now.reading.left_s
-        return words.format(time=duration(_rough(left_s))) if left_s else ""
+        return words.format(time=duration(roughly(left_s))) if left_s else ""
     if now.reading and now.reading.purpose == "passage" and now.reading.left_s:
-        return _("about {time} left").format(time=duration(_rough(now.reading.left_s)))
+        return _("about {time} left").format(time=duration(roughly(now.reading.left_s)))
     if prefill is None:
         left_s = loading.left_s if loading and now.phase == "loading" else None
         return "" if left_s is None else _("about {time} left").format(time=duration(left_s))

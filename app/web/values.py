@@ -35,6 +35,7 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
     return {
         "engine_state": lambda: engine.state,
         "engine_error": lambda: engine.error,
+        "engine_still": lambda: engine.still,
         "loading": lambda: engine.loading if engine.state == "loading" else None,
         "plan": lambda: engine.plan,
         "model_name": lambda: engine.model_name,
@@ -156,15 +157,24 @@ def _progress(shown_answer: Snapshot | None) -> Snapshot | None:
     return replace(shown_answer, standing=standing, **bare)
 
 
-def _message(notice: Notice | None, engine_state: str, engine_error: str) -> Notice | None:
-    """What was said last, and why the engine failed, as long as it has."""
-    if engine_state != "failed" or not engine_error:
+def _message(
+    notice: Notice | None, engine_state: str, engine_error: str, engine_still: bool
+) -> Notice | None:
+    """What was said last, and why the engine failed or that it stands still, as long as that is so."""
+    ways, wrong = (Remedy(_("Restart"), "restart"),), ""
+    if engine_state == "failed":
+        ways, wrong = (*ways, Remedy(_("Settings"), opens="settings")), engine_error
+    elif engine_still:
+        wrong = _(
+            "The engine has done nothing for a minute: it hangs, or the system holds it. Wait, or restart "
+            "it. What was written so far is kept."
+        )
+    if not wrong:
         return notice
-    ways = (Remedy(_("Restart"), "restart"), Remedy(_("Settings"), opens="settings"))
     if notice is None:
-        return Notice(engine_error, remedies=ways)
+        return Notice(wrong, remedies=ways)
     others = tuple(one for one in notice.remedies if one not in ways)
-    return Notice(joined_sentences(notice.text, engine_error), "error", notice.undo, (*others, *ways))
+    return Notice(joined_sentences(notice.text, wrong), "error", notice.undo, (*others, *ways))
 
 
 def _figures(shown_answer: Snapshot | None, done_turns: list[StoredTurn]) -> Stats | None:

@@ -8,8 +8,9 @@ Only the parts are told that a chosen sentence stands in, so a long book takes n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed, part_key, told_of
@@ -45,16 +46,17 @@ class PartByPart(Responder):
         """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
         summary = SlottedSummary(plan.parts, skeleton)
         slots, figures, reason = summary.slots, [], "stop"
-        expected = [self._expected_s(run, slot) for slot in slots]
+        before = [self._known(run, slot) for slot in slots]
+        expected = map(partial(self._expected_s, run), slots, before)
         pace = Pace({line: s for some in expected for line, s in some.items()}, self._clock)
-        for slot in slots:
+        for slot, known in zip(slots, before, strict=True):
             number = plan.parts.index(slot.part) + 1
             step = ReadingStep(number, len(plan.parts), slot.part.label, "telling", left_s=pace.left_s)
             yield step
             yield summary.standing(slot)
             if slot is slots[0]:  # what stands is seen before people are looked for
                 summary.main = introductions(run.ask.book, plan.parts)
-            figures.append((yield from self._part(run, summary, slot, step, pace)))
+            figures.append((yield from self._part(run, summary, slot, known, step, pace)))
             if not slot.complete:
                 reason = "user"
                 break
@@ -64,14 +66,20 @@ class PartByPart(Responder):
     # ---- one part ------------------------------------------------------------------------------------------
 
     def _part(
-        self, run: AnswerRun, summary: SlottedSummary, slot: PartSlot, step: ReadingStep, pace: Pace
+        self,
+        run: AnswerRun,
+        summary: SlottedSummary,
+        slot: PartSlot,
+        known: dict[SummaryLine, SummaryLine],
+        step: ReadingStep,
+        pace: Pace,
     ) -> Generator[Event, None, Stats]:
-        """Tells each of a part's sentences, or takes what was told of it before; what it cost. `step` is said
-        again behind a sentence, with what is left then.
+        """Tells each of a part's sentences, or takes what is `known` of it, to which it adds; what it cost.
+        `step` is said again behind a sentence, with what is left then.
         """
         ask, part = run.ask, slot.part
         text, answers = passage(ask.book, part), list[Answer]()
-        stretch, known = self._stretch(run, slot), self._known(run, slot)
+        stretch = self._stretch(run, slot)
         for own in slot.own:
             if own in pace.expected:
                 slot.telling = own
@@ -104,13 +112,6 @@ class PartByPart(Responder):
     def _stretch(self, run: AnswerRun, slot: PartSlot) -> TellableSpan:
         book, part = run.ask.book, slot.part
         return TellableSpan(book, self._books.evidence(book), (part.start, part.end))
-
-    def _untold(self, run: AnswerRun, slot: PartSlot) -> list[SummaryLine]:
-        """Its sentences that the model is to tell."""
-        if run.ask.ignore_cache or run.ask.again:
-            return list(slot.own)
-        known = self._known(run, slot)
-        return [line for line in slot.own if line not in known]
 
     def _sentence(
         self,
@@ -151,10 +152,15 @@ class PartByPart(Responder):
     def _most_tries(self, run: AnswerRun) -> int:
         return 1 if self._conversations.likeliest(run.ask) else self._style.tellings
 
-    def _expected_s(self, run: AnswerRun, slot: PartSlot) -> dict[SummaryLine, float]:
-        """Seconds for one try of each of its untold sentences; the part is read for the first."""
+    def _expected_s(
+        self, run: AnswerRun, slot: PartSlot, known: Container[SummaryLine]
+    ) -> dict[SummaryLine, float]:
+        """Seconds for one try of each of its sentences that the model is to tell; the part is read for the
+        first.
+        """
         expected, reading_s = {}, self._expectation.reading_s(slot.part.tokens)
-        for line in self._untold(run, slot):
+        anew = run.ask.ignore_cache or run.ask.again
+        for line in slot.own if anew else [own for own in slot.own if own not in known]:
             tokens = round(_TOKENS_A_WORD * count_words(line.text))
             expected[line] = reading_s + self._expectation.writing_s(tokens, slot.part.tokens)
             reading_s = 0.0

@@ -84,6 +84,7 @@ class Session:
         read_whole_s: float = 300.0,
         heads: Sequence[AttentionHead] = (),
         mapped_files: Mapping[str, int] | None = None,
+        expectation: TimeEstimate | None = None,
     ) -> None:
         self._read_whole_s, self._mapped_files = read_whole_s, dict(mapped_files or {})
         self._engine, self._tokenizer, self._style = engine, tokenizer, style
@@ -93,7 +94,7 @@ class Session:
             style, notes or PartSummaryStore(), engine.model_name, kept_by=engine.model_identity
         )
         self._shelf = ContextShelf(engine.planned_context, allowance_bytes=allowance_bytes)
-        self._expectation = TimeEstimate(engine.plan)
+        self._expectation = expectation or TimeEstimate(engine.plan)
         longest = max((*style.part_prompts, asked_of_passage(style, "")), key=len)
         instructions = (style.system, quoting(style, style.whole_prompt), longest)
         self._instruction_tokens = _FRAME_TOKENS + sum(map(tokenizer.count, instructions))

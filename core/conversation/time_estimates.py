@@ -1,4 +1,4 @@
-"""How long a reading will take: by what this process measured, until then by what the plan expects."""
+"""How long a reading will take: by what was measured, before that by what the plan expects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from core.events import Event, Prefill, Stats
 from core.planning.costs import PASSAGE_TOKENS, PASSAGES
 from core.planning.plan import Plan
 
-_LEAST_WEIGHT = 0.1  # of the newest measurement: sentences differ by two in their time (docs/LOG.md)
+# behind so much more an earlier measurement weighs half: one sentence, which may take twice the time of
+# another (docs/LOG.md), moves a mean by a tenth, a part of a book by half
+_READ_HALF_TOKENS, _WRITTEN_HALF_ROUNDS = 4096, 130
+_PASSAGES_HALF = 6.6
+_PACE_KEPT = 0.8  # of the weight of earlier pieces, by each that is done
 _PACE_SHARE = 0.2  # of a telling: from there on the total that is promised holds to 30 % (docs/LOG.md)
 _LEAST_TOKENS = 256  # a shorter prompt says little of the speed of a book
 _LEAST_ROUNDS = 8
@@ -19,28 +23,47 @@ _DRAWN_ANSWER_TOKENS = 10  # in a few words, as a model with consensus answers (
 
 
 class TimeEstimate:
-    """Seconds to read and to write so many tokens."""
+    """Seconds to read and to write so many tokens. `known`: `measured` of an earlier process; each counts as
+    one measurement. `learned` is given `measured` when that is new.
+    """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._read, self._written = _Mean(), _Mean()  # per token
-        self._passage = _Mean()  # to read one and to ask it, over what was expected
+    def __init__(
+        self,
+        plan: Plan,
+        known: Mapping[str, float] | None = None,
+        *,
+        learned: Callable[[Mapping[str, float]], None] = lambda measured: None,
+    ) -> None:
+        self._plan, self._learned, known = plan, learned, known or {}
+        self._read = _Mean(_READ_HALF_TOKENS, known.get("read_s"))  # per token
+        self._written = _Mean(_WRITTEN_HALF_ROUNDS, known.get("written_s"))
+        # to read one and to ask it, over what was expected
+        self._passage = _Mean(_PASSAGES_HALF, known.get("passage"))
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """What was measured, by name; what was not is left out."""
+        found = {"read_s": self._read.s, "written_s": self._written.s, "passage": self._passage.s}
+        return {name: value for name, value in found.items() if value is not None}
 
     def watch(self, event: Event) -> None:
         """Learns from a prompt that was read."""
         if isinstance(event, Prefill) and event.done_tokens == event.total_tokens >= _LEAST_TOKENS:
-            self._read.add(event.elapsed_s / event.total_tokens)
+            self._read.add(event.elapsed_s / event.total_tokens, event.total_tokens)
+            self._learned(self.measured)
 
     def answered(self, stats: Stats) -> None:
         """Learns from an answer that was written."""
         if stats.rounds >= _LEAST_ROUNDS and stats.tbt_mean_ms > 0:
-            self._written.add(stats.tbt_mean_ms / 1e3)
+            self._written.add(stats.tbt_mean_ms / 1e3, stats.rounds)
+            self._learned(self.measured)
 
     def passage_took(self, seconds: float, style: ReadingStyle, read_tokens: int) -> None:
         """Learns from a passage that was asked, of which so many tokens were read, the question's among them:
         what had been read before is known.
         """
-        self._passage.add(seconds / self._asked_s(style, read_tokens))
+        self._passage.add(seconds / self._asked_s(style, read_tokens), 1)
+        self._learned(self.measured)
 
     def reading_s(self, tokens: int) -> float:
         """Seconds until a text of so many tokens is read."""
@@ -107,25 +130,31 @@ class TimeEstimate:
 
 class Pace:
     """What is left of pieces of work, of each of which so many seconds were `expected`: by the pace of those
-    that are done. What was expected says how the pieces compare, and no more: beside other work the same
-    takes two to four times as long (docs/LOG.md).
+    that were done last. What was expected says how the pieces compare, and no more: beside other work, which
+    comes and goes, the same takes two to four times as long (docs/LOG.md).
     """
 
     def __init__(self, expected: Mapping[Hashable, float], clock: Callable[[], float]) -> None:
-        self.expected, self._clock, self._began = expected, clock, clock()
+        self.expected, self._clock, self._since = expected, clock, clock()
         self._all_s, self._done_s = sum(expected.values()), 0.0
+        self._lately_s = self._took_s = 0.0  # what was expected of the last ones, and what they took
 
     def done(self, piece: Hashable) -> None:
         """Counts a piece of those that were expected."""
-        self._done_s += self.expected[piece]
+        now, expected_s = self._clock(), self.expected[piece]
+        self._done_s += expected_s
+        self._lately_s = _PACE_KEPT * self._lately_s + expected_s
+        self._took_s = _PACE_KEPT * self._took_s + now - self._since
+        self._since = now
 
     @property
     def left_s(self) -> float | None:
         """Seconds until all is done; None before `_PACE_SHARE` of it is, when that would be a guess."""
         if not self._all_s:
             return 0.0
-        share = self._done_s / self._all_s
-        return None if share < _PACE_SHARE else max(0.0, 1 / share - 1) * (self._clock() - self._began)
+        if self._done_s < _PACE_SHARE * self._all_s:
+            return None
+        return max(0.0, self._all_s - self._done_s) * self._took_s / self._lately_s
 
 
 def passages_asked(tokens: int) -> int:
@@ -134,15 +163,16 @@ def passages_asked(tokens: int) -> int:
 
 
 class _Mean:
-    """`s`: the mean of the seconds that were measured, None before the first; of many the newest weighs
-    `_LEAST_WEIGHT`.
+    """`s`: the mean of the seconds that were measured, None before the first; behind `half` more of what is
+    measured, earlier ones weigh half.
     """
 
-    def __init__(self) -> None:
-        self.s: float | None = None
-        self._count = 0
+    def __init__(self, half: float, known: float | None) -> None:
+        self.s, self._half = known, half
+        self._count = 0 if known is None else 1
 
-    def add(self, new: float) -> None:
+    def add(self, new: float, amount: float) -> None:
+        """Counts `new`, measured over so much."""
         self._count += 1
         old = new if self.s is None else self.s
-        self.s = old + max(1 / self._count, _LEAST_WEIGHT) * (new - old)
+        self.s = old + max(1 / self._count, 1 - 0.5 ** (amount / self._half)) * (new - old)

@@ -13,7 +13,7 @@ from core.errors import UserError
 from core.events import Failed
 from core.wire import pack, unpack
 from tests.support.desks import done
-from tests.support.fake_runtime import FakeRuntime
+from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.said import worded_by
 
 
@@ -134,6 +134,19 @@ def test_an_engine_that_is_down_is_restarted_where_it_is_said(desk, engine):
     assert _is_down_said(desk) in shown(desk, "notice") and 'data-act="restart"' in shown(desk, "notice")
     act(desk, act="restart")
     assert 'data-act="restart"' not in shown(desk, "notice"), "it runs again, and the message said no"
+
+
+def test_an_engine_that_stands_still_is_named_with_a_way_out(desk, engine):
+    """The page waited without a word."""
+    desk.engine.state = "busy"
+    assert 'data-act="restart"' not in shown(desk, "header")
+    engine.still = True
+    assert 'data-act="restart"' in shown(desk, "header") and 'data-act="restart"' in shown(desk, "notice")
+    desk.store.say("Something else.")
+    assert "Something else." in shown(desk, "notice") and 'data-act="restart"' in shown(desk, "notice")
+    act(desk, act="restart")
+    wait_until(lambda: not engine.still)
+    assert 'data-act="restart"' not in shown(desk, "notice")
 
 
 def test_the_book_that_a_question_names_is_opened_where_it_is_said(desk, book):

@@ -25,7 +25,7 @@ from core.events import Delta, Failed, Finished, Loading
 from core.request import HistoryTurn, Request
 from core.wire import CARD_LOST
 from tests.support.fake_runtime import wait_until
-from tests.support.said import values
+from tests.support.said import values, worded_by
 from tests.support.scripted_engine import BOOK, SCRIPT, last
 
 
@@ -302,6 +302,36 @@ def test_killed_app_leaves_no_engine_behind():
     app.kill()
     app.wait(5)
     assert gone(pid)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGSTOP")
+@pytest.mark.parametrize("way", ["goes on", "restarted"])
+def test_an_engine_that_stands_still_is_named_and_can_be_started_again(make, monkeypatch, way):
+    """A stopped engine was waited for without a word, and nothing but the end of the app helped."""
+    monkeypatch.setattr("app.engine.standstill.LOOK_S", 0.02)
+    monkeypatch.setattr("app.engine.process._CLOSE_WAIT_S", 0.1)
+    monkeypatch.setenv("SCRIPT_SLOW", "0.01")
+    runtime, seen = make(), []
+    events = ask(runtime)
+    next(event for event in events if isinstance(event, Delta))
+    stopped = runtime.pid
+    os.kill(stopped, signal.SIGSTOP)
+    runtime.watch(lambda: seen.append((runtime.state, runtime.still)))
+    wait_until(lambda: runtime.still, 120.0)
+    assert seen[-1] == ("busy", True)
+    if way == "goes on":
+        os.kill(stopped, signal.SIGCONT)
+        assert last(events).text.endswith("n39")
+        assert not runtime.still and runtime.pid == stopped
+        return
+    runtime.restart()
+    failed = last(events)
+    assert isinstance(failed, Failed) and worded_by(Runtime.restart, failed.message)
+    assert runtime.wait_ready() and not runtime.still and gone(stopped)
+    monkeypatch.delenv("SCRIPT_SLOW")
+    pid = runtime.pid
+    runtime.restart()
+    assert runtime.pid == pid, "one that works is left alone"
 
 
 @pytest.mark.wide

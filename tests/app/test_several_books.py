@@ -164,8 +164,12 @@ def test_books_ticked_beside_one_are_not_asked_beside_another(shelf, book):
 def test_a_new_conversation_asks_no_other_book(shelf, book):
     """Eighteen questions went to the handbook as well, each of them into a conversation of its own."""
     desk, _engine, others = shelf
+    desk.questions.ask("Whose mill?")
+    asked_all(desk)
+    talk, seen = desk.state.conversation_id, []
+    desk.store.watch(lambda: seen.append((desk.state.conversation_id, bool(desk.state.asked_too))))
     desk.actions.dispatch({"act": "new"})
-    assert desk.several.chosen == []
+    assert desk.several.chosen == [] and set(seen) <= {(talk, True), ("", False)}, "both at once"
     desk.actions.dispatch({"act": "ask-too", "id": others[0]})
     assert [one.id for one in desk.several.chosen] == others[:1]
 

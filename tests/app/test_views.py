@@ -8,6 +8,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from app.desk.answer_snapshot import Snapshot
 from app.desk.values import ShownPassage
 from app.render.templating import render
@@ -46,6 +48,76 @@ def test_a_book_from_before_opens_at_once():
     known = card(snapshot_tokens=6990, read_s_estimate=0.06)
     fresh = card(snapshot_tokens=0, read_s_estimate=None)
     assert len(strong(known)) == len(strong(fresh)) + 1 and not re.search(r"\d\s*m?s</b>", known)
+
+
+def test_what_is_held_in_memory_opens_at_once_too():
+    """A book that was read and is stored nowhere had no time on its card, as if nothing were known."""
+    held, known = (
+        card(snapshot_tokens=0, read_s_estimate=0.0),
+        card(snapshot_tokens=7000, read_s_estimate=0.0),
+    )
+    words = known.split("<b>")[-1].split("<span>")[1].split("</span>")[0]
+    assert words in held and words not in card(), "the words of a book that opens at once"
+    half = card(snapshot_tokens=4000, read_s_estimate=20.0)
+    assert words not in half and "<b>20\u00a0s</b>" in half, "the other half has to be read"
+
+
+@pytest.mark.parametrize("known", ["nothing", "all", "some"])
+@pytest.mark.parametrize("parts", [1, 2, 75])
+@pytest.mark.parametrize("read_s", [0.0, 0.02, 3.0, 400.0, 90_000.0])
+@pytest.mark.parametrize("passages_s", [0.0, 4.0, 70.0])
+def test_no_card_is_without_a_time_that_is_known(known: str, parts: int, read_s: float, passages_s: float):
+    html = card(
+        parts=["A part"] * parts,
+        fits=parts == 1,
+        snapshot_tokens={"nothing": 0, "all": 7000, "some": 4000}[known],
+        prefill_s_estimate=read_s,
+        read_s_estimate=read_s,
+        passages_s_estimate=passages_s,
+        from_passages=passages_s == 4.0,
+    )
+    facts = html.split('class="card-facts"')[1].split("</p>")[0]
+    timed = re.compile(r"\d\xa0(s|min|h)\b")
+    at_once = len(facts.split("<span>")) == 5 + (known != "nothing")
+    assert timed.search(html) or at_once
+    ways = re.findall(r"<b>[^<]*</b><span>([^<]*)</span></button>", html)
+    assert all(timed.search(way) for way in ways)
+
+
+@pytest.mark.parametrize(("parts", "part_s"), [(75, 5.1), (75, 6.9), (12, 40.0), (4, 17.0), (30, 1900.0)])
+def test_the_times_of_all_parts_and_of_one_add_up(parts: int, part_s: float):
+    """Seventy-five parts of 6.9 s each stood beside 8 minutes for all, which would be 6.4 s each."""
+    html = card(
+        parts=["A part"] * parts,
+        fits=False,
+        prefill_s_estimate=parts * part_s,
+        read_s_estimate=parts * part_s,
+        passages_s_estimate=1.0,
+        from_passages=False,
+    )
+    unit = {"s": 1, "min": 60, "h": 3600}
+    times = [float(amount) * unit[of] for amount, of in re.findall(r"([\d.]+)\xa0(s|min|h)\b", html)]
+    assert len(times) == 3
+    assert parts * max(times[1:]) == pytest.approx(times[0], rel=0.02)
+    assert times[0] == pytest.approx(parts * part_s, rel=0.15)
+
+
+def test_what_is_told_beside_being_read_is_named_with_its_time():
+    """16 minutes "to read" stood beside ten parts of a minute each: the parts were told in the others."""
+    given = {"parts": ["A part"] * 10, "fits": False, "prefill_s_estimate": 600.0}
+    read, told = card(**given, read_s_estimate=600.0), card(**given, read_s_estimate=960.0)
+    words = [one.split("<b>")[-1].split("</b>")[1].split("<")[0] for one in map(_timed, (read, told))]
+    assert words[0] != words[1]
+
+
+def test_a_book_of_days_is_not_promised_in_eight_hours():
+    assert "<b>25.0\u00a0h</b>" in card(read_s_estimate=90_000.0)
+
+
+def _timed(html: str) -> str:
+    """The fact that has a time."""
+    facts = html.split('class="card-facts"')[1].split("</p>")[0].split("<span>")
+    return next(one for one in facts if re.search(r"\d\xa0(s|min|h)</b>", one))
 
 
 def test_a_book_of_an_older_reader_says_that_its_file_may_be_dropped_again():

@@ -16,6 +16,7 @@ from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.standing import SlottedSummary
 from core.conversation.summarization import Summaries
+from core.conversation.summary import Summarizer
 from core.conversation.summary_layout import HeadedLines as Lines
 from core.conversation.summary_layout import retold_to
 from core.conversation.supported_sentences import TellableSpan
@@ -205,6 +206,21 @@ def test_a_part_that_was_stopped_in_its_middle_does_not_count_as_read(tmp_path):
     events = ask(session, long_book(), None, should_stop=lambda: len(engine.prompts) > 1)
     assert finished(events).reason == "user" and len(engine.prompts) == 2
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
+
+
+def test_what_is_known_of_a_part_is_looked_up_once(monkeypatch):
+    """Each sentence that was told before is held to the book for it, which takes a moment of a long part."""
+    session, _engine = make(telling(true_of), style=STYLE)
+    looked_up: list[str] = []
+    known = Summarizer.known
+
+    def noted(self, book_id: str, text: str):
+        looked_up.append(text)
+        return known(self, book_id, text)
+
+    monkeypatch.setattr(Summarizer, "known", noted)
+    finished(ask(session, long_book(), None))
+    assert looked_up and len(set(looked_up)) == len(looked_up)
 
 
 def test_told_again_it_is_decoded_again_with_another_seed(tmp_path):

@@ -291,10 +291,10 @@ def test_one_sentence_moves_what_is_promised_by_little():
     """A telling was promised in 5 minutes, in 8 and in 5 again, by the sentence that was told last."""
     expectation = TimeEstimate(FAKE_PLAN)
     for tbt_mean_ms in [30.0] * 19 + [90.0]:
-        expectation.answered(Stats(rounds=50, tbt_mean_ms=tbt_mean_ms))
+        expectation.answered(Stats(rounds=20, tbt_mean_ms=tbt_mean_ms))
     assert expectation.writing_s(100, 0) == pytest.approx(3.6, rel=0.01)
     for _sentence in range(60):
-        expectation.answered(Stats(rounds=50, tbt_mean_ms=90.0))
+        expectation.answered(Stats(rounds=20, tbt_mean_ms=90.0))
     assert expectation.writing_s(100, 0) == pytest.approx(9.0, rel=0.05), "another pace is followed"
 
 

@@ -12,16 +12,16 @@ import pytest
 
 from core.conversation import summarization, summary_layout
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
-from core.conversation.reading import by_chapter
+from core.conversation.reading import ReadingPart, by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import TellableSpan, fewer, whole_sentences
-from core.conversation.time_estimates import Pace
+from core.conversation.time_estimates import Pace, TimeEstimate
 from core.documents.document import Document, Section
 from core.events import Delta, Prefill, ReadingStep, Stats
 from core.evidence.support import Evidence
 from core.request import Request
 from core.text.levelled import LevelledText
-from tests.support.fakes import CharTokenizer
+from tests.support.fakes import FAKE_PLAN, CharTokenizer
 from tests.support.said import worded_by
 from tests.support.talks import ask, encoded, finished, make, turns
 from tests.support.told_books import NAMES, inventing, long_book, stands_in, style, telling, true_of
@@ -145,8 +145,8 @@ def test_what_a_telling_promises_goes_by_its_own_pace():
 
 
 def test_pieces_of_work_count_by_what_is_expected_of_them():
-    """By hand: 3 s of 10 in 6 s leave 14 s; of 10 in 15 s nothing. A tenth says nothing yet."""
-    times = iter([0.0, 6.0, 15.0])
+    """By hand: 3 s of 10 in 6 s leave 14 s, and 10 of 10 nothing. A tenth says nothing yet."""
+    times = iter([0.0, 2.0, 6.0, 15.0])
     pace = Pace({"a": 1.0, "b": 2.0, "c": 7.0}, times.__next__)
     pace.done("a")
     assert pace.left_s is None
@@ -155,6 +155,39 @@ def test_pieces_of_work_count_by_what_is_expected_of_them():
     pace.done("c")
     assert pace.left_s == 0
     assert Pace({}, count().__next__).left_s == 0, "there is nothing to do"
+
+
+def test_what_is_left_is_told_by_the_pace_of_the_last_pieces():
+    """A machine whose load grew: in three of six tellings what was left took twice what was promised."""
+    now, pieces = [0.0], range(40)
+    pace = Pace(dict.fromkeys(pieces, 1.0), lambda: now[0])
+    for piece in pieces[:20]:
+        now[0] += 3.0
+        pace.done(piece)
+    assert pace.left_s == pytest.approx(20 * 3.0)
+    for piece in pieces[20:28]:  # two parts of four sentences each
+        now[0] += 6.0
+        pace.done(piece)
+    assert pace.left_s == pytest.approx(12 * 6.0, rel=0.1)
+    for piece in pieces[28:36]:  # and back
+        now[0] += 3.0
+        pace.done(piece)
+    assert pace.left_s == pytest.approx(4 * 3.0, rel=0.2)
+    now[0] += 9.0  # one sentence that takes three times as long
+    pace.done(36)
+    assert pace.left_s == pytest.approx(3 * 3.0, rel=0.6)
+
+
+def test_parts_that_take_twice_as_long_are_soon_expected_to():
+    """The parts of a book that is told by a larger model: read, and told in some two hundred tokens."""
+    expectation, manner = TimeEstimate(FAKE_PLAN), style("told")
+    unread = [ReadingPart(f"Part {number}", 0, 100, 4000) for number in range(10)]
+    promised = []
+    for slower in [*[1.0] * 10, 2.0, 2.0]:
+        expectation.watch(Prefill(4000, 4000, 100.0 * slower))
+        expectation.answered(Stats(rounds=200, tbt_mean_ms=300.0 * slower))
+        promised.append(expectation.summary_s(unread, 10, manner, 512))
+    assert promised[10] > 1.4 * promised[9] and promised[11] > 1.7 * promised[9]
 
 
 def test_what_was_told_before_takes_no_time():

@@ -12,7 +12,12 @@ _TALK = (
 )
 
 SLIPS = (
-    Slip("core/conversation/time_estimates.py", "_LEAST_WEIGHT = 0.1", "_LEAST_WEIGHT = 0.5", _TALK),
+    Slip(
+        "core/conversation/time_estimates.py",
+        "_WRITTEN_HALF_ROUNDS = 4096, 130",
+        "_WRITTEN_HALF_ROUNDS = 4096, 20",
+        _TALK,
+    ),
     Slip("core/conversation/partwise.py", "pace.done(own)", "pass", ("tests/conversation/test_telling.py",)),
     Slip(
         "core/conversation/summary_layout.py",
@@ -22,8 +27,8 @@ SLIPS = (
     ),
     Slip(
         "core/conversation/partwise.py",
-        "return [line for line in slot.own if line not in known]",
-        "return list(slot.own)",
+        "slot.own if anew else",
+        "slot.own if True else",
         ("tests/conversation/test_telling.py",),
     ),
     Slip(

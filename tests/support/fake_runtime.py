@@ -80,6 +80,7 @@ class FakeRuntime:
         self.summary, self.answer = summary, answer
         self._watcher: Callable[[], None] = lambda: None
         self.state = "starting"
+        self.still = False
         self.error = ""
         self.loading = Loading("Loading the model")
         self.before = ""  # the model that `use` was called beside
@@ -117,6 +118,11 @@ class FakeRuntime:
         """Becomes ready after `load_s`, as a worker that loads its model."""
         self.state = "loading"
         threading.Thread(target=self._load, daemon=True).start()
+
+    def restart(self) -> None:
+        """Likewise, where it stood still."""
+        self.still = False
+        self.start()
 
     def save(self, timeout_s: float) -> None:
         """Takes `save_s`, or as long as it may, or until `stop`."""
