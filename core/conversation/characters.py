@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart
 from core.documents.document import Document
-from core.evidence.people import Person, introduction, people
+from core.evidence.people import Person, introducing, introduction, people
 from core.text.language_detection import foreign
 
 _LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
@@ -50,6 +50,7 @@ def introductions(book: Document, parts: Sequence[ReadingPart]) -> list[Introduc
     """Of the main characters of these parts, each with the sentence that introduces whoever it is."""
     found = occurring(book, parts)[:_MAIN]
     main = [one for one in found if len(one.mentions) >= _MAIN_SHARE * len(found[0].mentions)]
+    main = [one for one in main if introducing(book.text, one.mentions)]
     return [one for one in (_introduction(book, person) for person in main) if _SAID.match(one.line.text)]
 
 

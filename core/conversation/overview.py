@@ -24,7 +24,7 @@ from core.conversation.summarization import Summaries
 from core.documents.document import Document, Section
 from core.events import Delta, Event, Piece, ReadingStep, Stats
 from core.evidence.narrator import narrator
-from core.evidence.people import Person, introduction
+from core.evidence.people import Person, introducing, introduction
 from core.text.language_detection import foreign
 from core.text.words import listed_texts
 from core.text.words import translated as _
@@ -149,7 +149,7 @@ class Overview(Responder):
 
 
 def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:
-    """How often and where somebody is named, above the sentence that introduces whoever it is."""
+    """How often and where somebody is named, above the sentence that introduces whoever it is, if any."""
     start, end = parts[0].start, parts[-1].end
     chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]
     inside = sum(any(one.start <= at < one.end for at, _end in person.mentions) for one in chapters)
@@ -158,4 +158,6 @@ def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) ->
         "{name} is named {times} times, in {inside} of {count} chapters.",
         len(chapters),
     ).format(name=person.name, times=len(person.mentions), inside=inside, count=len(chapters))
+    if not introducing(book.text, person.mentions):
+        return (Piece(words, ""),)
     return Piece(words, ""), Piece(" ", ""), *quotation(book, introduction(book.text, person.mentions))

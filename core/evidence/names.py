@@ -45,6 +45,12 @@ TITLES = MEN.union(
 )
 _OF_PERSONS = word_set("mr mrs ms miss dr sir")  # alone: "King Street" is nobody
 _SHORTENED = word_set("Mr Mrs Ms Dr Rev Capt Col St")
+_SHIPS = word_set(
+    """
+    ship barque bark brig brigantine schooner sloop cutter ketch lugger smack trawler whaler steamer steamship
+    frigate packet yacht vessel boat
+    """
+)
 _FOND = word_set("poor dear old young little honest good beloved brave late")
 SPEAKS = word_set(
     """
@@ -89,7 +95,7 @@ PLACE_NOUNS = word_set(
 LANDS = word_set(
     """
     europe asia africa america england france germany italy spain russia india china scotland ireland wales
-    greece egypt rome london paris york vienna berlin boston chicago
+    greece egypt rome london paris york vienna berlin boston chicago bremen yemen
     """
 )
 NO_NAMES = word_set(
@@ -110,7 +116,9 @@ IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
 _ALSO = re.compile(r",\s(?:\w+ly\s|also\s|otherwise\s)?(?:called|nicknamed|known\sas)\s|,?\salias\s")
 _WHO_THAT_IS = re.compile(r",\s(?:the|an?)\s[^,.;:!?]*[,.;:!?)]")
 _NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
-_LINE = re.compile(r"(?:\A|(?<=\n\n))[^\n]*[^\W_][.?!]?(?=\n\n)")  # by itself, without a sentence's end
+_PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]+)*")
+_LINE = re.compile(r"[^\n]*[^\W_][.?!]?")  # without a sentence's end, or with no more than that
+_SIGNED = 5  # words below a letter
 _SMALL_IN_HEADINGS = word_set("a an the and or of in on at to from by for with into as s")
 _ADJACENT = (" ", "\n")
 _OPENING_ONLY = 1.3  # less for a word that only ever begins sentences
@@ -169,6 +177,10 @@ class _Text:
         """Whether a word of a run that ends with `last` is a title, and no name: a dog may be named Duke."""
         return self.word(at) in TITLES and (at < last or self.words[at][2] not in self._named)
 
+    def names_at(self, start: int) -> bool:
+        """Whether what stands there may name somebody: a heading does not, but for a play's."""
+        return start not in self.in_headings or start in self.written.starts
+
     def begins(self, at: int) -> bool:
         """Whether a word has its capital from the sentence that it begins."""
         word = self.words[at][2]
@@ -212,12 +224,11 @@ def names(text: str) -> tuple[Mention, ...]:
 def names_and_others(text: str) -> tuple[tuple[Mention, ...], tuple[Mention, ...]]:
     """Every mention of a person by name, and what else the text writes with capitals, both in order."""
     read = _Text(text)
-    runs = [run for first, last in read.runs() if (run := _run(read, first, last))]
+    found = (_run(read, first, last) for first, last in read.runs())
+    runs = [run for run in found if run and (run.speaks or read.names_at(run.mention.start))]
     judged = _Judged(read, runs)
     persons, others = [], []
     for run in runs:
-        if not judged.is_name(run.mention):
-            continue
         if judged.is_person(run.mention):
             full = bool(persons) and len(persons[-1].words) > 1  # "Come, Mary, called John"
             called = full and _ALSO.fullmatch(text[persons[-1].end : run.mention.start])
@@ -237,11 +248,6 @@ class _Judged:
         self._inside: Counter[str] = Counter()  # of sentences, where a capital says something
         self._roles: dict[tuple[str, ...], list[bool]] = defaultdict(list)
         self._bare: Counter[tuple[str, ...]] = Counter()
-        self._told = {
-            run.mention.words
-            for run in runs
-            if run.speaks or run.mention.start not in read.in_headings  # a play has names as headings
-        }
         for run in runs:
             if run.mention.role:
                 self._roles[run.mention.words].append(run.speaks)
@@ -250,10 +256,6 @@ class _Judged:
             for word in set(run.mention.words):
                 self._evidence[word].append(run.evidence)
                 self._inside[word] += not run.opens or bool(run.mention.title)
-
-    def is_name(self, mention: Mention) -> bool:
-        """Whether it stands elsewhere than in headings, which may write every word with a capital."""
-        return mention.words in self._told
 
     def is_person(self, mention: Mention) -> bool:
         """Whether it names one."""
@@ -283,11 +285,23 @@ class _Judged:
 
 
 def _in_headings(text: str) -> Iterator[int]:
-    """Where the words of headings begin: of lines whose every word has a capital, but for little ones."""
-    for line in _LINE.finditer(text):
-        words = list(_WORD.finditer(line.group()))
-        if all(word.group()[0].isupper() or word.group() in _SMALL_IN_HEADINGS for word in words):
-            yield from (line.start() + word.start() for word in words)
+    """Where the words of headings begin: of lines by themselves whose every word has a capital, but for
+    little ones. What stands so between prose and a heading, or the end, signs a letter.
+    """
+    lines = [(one.start(), one.end(), _looks_like_heading(one[0])) for one in _PARAGRAPH.finditer(text)]
+    for at, (start, end, looks) in enumerate(lines):
+        words = [start + word.start() for word in _WORD.finditer(text[start:end])] if looks else []
+        told = at > 0 and not lines[at - 1][2]
+        signs = told and len(words) <= _SIGNED and all(one[2] for one in lines[at + 1 : at + 2])
+        if not signs:
+            yield from words
+
+
+def _looks_like_heading(paragraph: str) -> bool:
+    if not _LINE.fullmatch(paragraph):
+        return False
+    words = _WORD.findall(paragraph)
+    return all(word[0].isupper() or word in _SMALL_IN_HEADINGS for word in words)
 
 
 def _nobody(word: str) -> bool:
@@ -342,7 +356,9 @@ def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> fl
     behind = read.word(last + 1) if read.between(last) in _ADJACENT else ""
     called = _CALLED.search(read.between(first - 1)) and _CALLED_END.match(read.text, end)
     lead, tail = read.word(first), read.word(last)
-    fond = read.word(first - 1) in _FOND
+    beside = read.between(first - 1) in _ADJACENT
+    fond = beside and read.word(first - 1) in _FOND
+    ship = beside and read.word(first - 1) in _SHIPS
     acts = behind in _ACTS or behind.endswith("ed") and behind not in SPEAKS
     return (
         3.0 * bool(title)
@@ -351,6 +367,7 @@ def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> fl
         + 0.4 * bool(_OWNS.match(read.text, end))
         + 0.5 * bool(called)
         + 1.0 * fond
+        - 4.0 * ship
         - 1.5 * (before in PLACE_PREPOSITIONS)
         - 0.3 * (before in _WITH)
         - 2.0 * (before in ARTICLES and not title)

@@ -117,3 +117,9 @@ def test_what_a_stretch_names_is_counted_in_it_alone():
     named = named_within(TALE + AFTER, start, end)
     assert ("Saltby", 1) in named["place"] and "Hannah Rudd" not in dict(named["person"])
     assert "Zebulon" not in repr(named)
+
+
+def test_a_town_whose_name_ends_as_a_peoples_does_is_a_place():
+    """Bremen was none: it ends as "Norsemen" does."""
+    text = "The Constance of Bremen was lost. The owners in Bremen paid, and the merchants of Bremen did. "
+    assert by_name(text)["Bremen"].kind == "place"
