@@ -37,7 +37,7 @@ class TimeEstimate:
         self._plan, self._learned, known = plan, learned, known or {}
         self._read = _Mean(_READ_HALF_TOKENS, known.get("read_s"))  # per token
         self._written = _Mean(_WRITTEN_HALF_ROUNDS, known.get("written_s"))
-        # to read one and to ask it, over what was expected
+        # to read one and to ask it, over what the plan expects
         self._passage = _Mean(_PASSAGES_HALF, known.get("passage"))
 
     @property
@@ -62,7 +62,7 @@ class TimeEstimate:
         """Learns from a passage that was asked, of which so many tokens were read, the question's among them:
         what had been read before is known.
         """
-        self._passage.add(seconds / self._asked_s(style, read_tokens), 1)
+        self._passage.add(seconds / self._planned_s(style, read_tokens), 1)
         self._learned(self.measured)
 
     def reading_s(self, tokens: int) -> float:
@@ -103,16 +103,22 @@ class TimeEstimate:
         each with a short answer; with a verifier, which hears them all, from so many.
         """
         if style.verifier:
-            return count * (self._passage.s or 1.0) * self._asked_s(style, PASSAGE_TOKENS + question_tokens)
+            return count * self._asked_s(style, PASSAGE_TOKENS + question_tokens)
         read_s = self._passage_s(PASSAGE_TOKENS + question_tokens)
         drawn_s = self.writing_s(_DRAWN_ANSWER_TOKENS, PASSAGE_TOKENS)
         answer_s = self.writing_s(min(style.note_tokens, _SHORT_ANSWER_TOKENS), PASSAGE_TOKENS)
         return min(PASSAGES, count) * (read_s + answer_s + style.consensus * drawn_s)
 
     def _asked_s(self, style: ReadingStyle, read_tokens: int) -> float:
-        """Of a passage that is read, and asked by several answers in one batch, which grows with them."""
-        batch_s = self.writing_s(_BATCH_TOKENS, PASSAGE_TOKENS) * (1 + style.consensus * _ROW_SHARE)
-        return self._passage_s(read_tokens) + batch_s
+        """Of a passage that is read and asked: as those before took, else as all that was read, written."""
+        if self._passage.s is not None:
+            return self._passage.s * self._planned_s(style, read_tokens)
+        return self._passage_s(read_tokens) + _rows(style) * self.writing_s(_BATCH_TOKENS, PASSAGE_TOKENS)
+
+    def _planned_s(self, style: ReadingStyle, read_tokens: int) -> float:
+        """The same by the plan alone, which nothing moves: measured twice, a slow minute counted squared."""
+        read_s = read_tokens * self._plan.expected_passage_s / PASSAGE_TOKENS
+        return read_s + _rows(style) * _BATCH_TOKENS * self._expected_tbt_s(PASSAGE_TOKENS)
 
     def _passage_s(self, tokens: int) -> float:
         """Until so many are read of a passage and its question: of a long text each takes longer."""
@@ -155,6 +161,11 @@ class Pace:
         if self._done_s < _PACE_SHARE * self._all_s:
             return None
         return max(0.0, self._all_s - self._done_s) * self._took_s / self._lately_s
+
+
+def _rows(style: ReadingStyle) -> float:
+    """What a batch of several answers takes, of one: it grows with them."""
+    return 1 + style.consensus * _ROW_SHARE
 
 
 def passages_asked(tokens: int) -> int:

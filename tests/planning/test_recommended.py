@@ -11,6 +11,7 @@ from core.config import Settings
 from core.conversation.reading import HEARD_PASSAGES, ReadingStyle
 from core.conversation.time_estimates import TimeEstimate
 from core.errors import UserError
+from core.events import Prefill
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, find
 from core.planning import recommended
@@ -153,6 +154,22 @@ def test_what_passages_took_here_is_what_the_next_question_is_promised():
         session.passage_took(9.0, style, PASSAGE_TOKENS)
     assert session.passages_s(style) == pytest.approx(6 * 9.0)
     assert session.passages_s(style, 3) == pytest.approx(27.0)
+
+
+def test_a_slow_minute_is_not_counted_twice():
+    """Behind one "about 80 s left" was said at the first passage, of questions that took 10 to 20 s."""
+    style = ReadingStyle(consensus=16, verifier="any")
+    plan = offer_of("Qwen3-0.6B").plan
+    session = TimeEstimate(plan)
+    first = session.passages_s(style)
+    slow = 4 * plan.expected_prefill_s / plan.context_tokens
+    session.watch(Prefill(10_000, 10_000, 10_000 * slow))
+    assert session.passages_s(style) > first, "before any passage was asked, reading says most of it"
+    for _ in range(6):
+        session.passage_took(4 * first / 6, style, PASSAGE_TOKENS)
+    assert session.passages_s(style) == pytest.approx(4 * first)
+    session.watch(Prefill(100_000, 100_000, 400_000 * slow))
+    assert session.passages_s(style) == pytest.approx(4 * first)
 
 
 def test_a_long_question_and_a_passage_known_before_promise_nothing_of_the_next():
