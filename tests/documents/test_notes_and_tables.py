@@ -61,6 +61,16 @@ def test_endnotes_of_an_epub_stand_behind_their_paragraph(reference: str, notes:
     assert [one.title for one in document.sections] == ["One", "Two"] and "Notes" not in document.text
 
 
+def test_a_note_interrupts_no_sentence(tmp_path: Path):
+    """Lines of a poem are paragraphs to the file."""
+    pages = {
+        "a.xhtml": f"<h2>One</h2><p>Son of man,{RAISED.format(1)}</p><p>You cannot say.</p>{BODY}",
+        "notes.xhtml": '<h2>Notes</h2><p id="n1">1. In 1863.</p>',
+    }
+    text = read(tmp_path, "book.epub", epub(pages)).text
+    assert "Son of man,[1]\n\nYou cannot say.\n\n[1] In 1863.\n\n" in text
+
+
 def test_a_note_that_nothing_refers_to_stays_with_its_heading(tmp_path: Path):
     notes = f'{ENDNOTES}<p id="n3">3. By the lake.</p>'
     document = read(tmp_path, "book.epub", with_notes(NAMED, notes))

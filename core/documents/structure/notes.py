@@ -10,6 +10,7 @@ from core.documents.structure.blocks import Block, ContentsEntry
 from core.documents.structure.matter import kind_by_title
 
 _MOST_BLOCKS = 12  # of a note; what is longer is a chapter that the text refers to
+_ENDS = re.compile(r"[.!?…。！？](?:[\"”’»)\s]|\[[^\]]*\])*\d*\Z")  # with marks of notes, or a line's number
 _WAY_BACK = re.compile(r"\s*[↩↵⏎↑⤴⬆^]\ufe0e?\s*\Z")
 
 
@@ -31,8 +32,9 @@ def says_its_mark(text: str, mark: str) -> bool:
 def notes_in_place(
     blocks: Sequence[Block], marks: Sequence[ContentsEntry], references: Sequence[NoteReference]
 ) -> tuple[list[Block], list[ContentsEntry]]:
-    """The blocks with each note, its mark in brackets, behind the first one that refers to it; the marks of
-    what is left. A note that only a note refers to stays, and so does the text of one that is long.
+    """The blocks with each note, its mark in brackets, behind the first one that refers to it, once its
+    sentence has ended; the marks of what is left. A note that only a note refers to stays, and so does the
+    text of one that is long.
     """
     notes = [one for one in references if 0 < one.end - one.start <= _MOST_BLOCKS]
     inside = {number for one in notes for number in range(one.start, one.end)}
@@ -41,7 +43,8 @@ def notes_in_place(
     for one in notes:
         own = range(one.start, one.end)
         if one.block not in inside and gone.isdisjoint(own):
-            behind.setdefault(one.block, []).extend(_as_note(blocks[one.start : one.end], one.mark))
+            place = _end_of_sentence(blocks, one.block, inside)
+            behind.setdefault(place, []).extend(_as_note(blocks[one.start : one.end], one.mark))
             gone.update(own)
     gone |= _titles_of_nothing(blocks, gone)
     result: list[Block] = []
@@ -56,6 +59,18 @@ def notes_in_place(
         pages = ()
     kept = [replace(mark, block=places[mark.block]) for mark in marks if mark.block in places]
     return result, kept
+
+
+def _end_of_sentence(blocks: Sequence[Block], number: int, inside: Collection[int]) -> int:
+    """The block that ends the sentence which a block is in the midst of, as lines of verse are; the block
+    itself where none soon does.
+    """
+    for at in range(number, min(number + _MOST_BLOCKS, len(blocks))):
+        if at in inside or blocks[at].heading:
+            break
+        if _ENDS.search(blocks[at].text):
+            return at
+    return number
 
 
 def _own_mark(mark: str) -> re.Pattern[str]:
