@@ -19,6 +19,7 @@ from app.web.citations import CitedAnswer
 from app.web.rough_times import roughly
 from app.web.stats_panel import mode_names
 from core.config import READING_MODES
+from core.conversation.reading import outside_name
 from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Loading, Preparing
@@ -32,6 +33,7 @@ IN_TURN = ("passage", "part summary", "telling")  # purposes of a reading whose 
 IN_LEVELS = ("part summary", "whole summary")  # of one whose parts are told, then the whole from these
 AT_ONCE_S = 1.0  # what takes less takes no time
 WORTH_A_CHOICE = 2  # times as long as an answer from passages
+_WORTH_SAYING = 20  # words of a section that is not read
 # more are one click away
 SHOWN_NOTES = 3
 BEGUN_CHARS, LONG_CHARS = 240, 900  # of a question, of which more is folded
@@ -77,6 +79,7 @@ def stage_html(
         fit=_fit(known),
         ways=_ways(known, reading_mode),
         parts=known.get("parts", ()),
+        outside=_outside(book),
         notes=_notes(book, known),
         shown_notes=SHOWN_NOTES,
     )
@@ -156,6 +159,15 @@ def _notes(book: Document, known: dict) -> list[str]:
     """What is to be known of the book, each once: the card's notes hold the book's own, when it has come."""
     said = (*known.get("notes", ()), *book.warnings, *_outdated(book))
     return list({localized(one): one for one in said}.values())
+
+
+def _outside(book: Document) -> list[str]:
+    """The names of what stands around the book itself and is not read; a title page is not worth a word."""
+    return [
+        outside_name(section)
+        for section in book.outside
+        if count_words(book.text[section.start : section.end]) >= _WORTH_SAYING
+    ]
 
 
 def _outdated(book: Document) -> list[str]:

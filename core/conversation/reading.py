@@ -13,7 +13,7 @@ from typing import Any
 from core.config import READING_MODES
 from core.conversation.chapter_names import ChapterName, chapter_names, range_name
 from core.conversation.chunking import ChunkingUnit, TokenCounter, units
-from core.documents.document import NOTICES, Document, Section
+from core.documents.document import FRONT_MATTER, Document, Section
 from core.errors import UserError
 from core.model.store.catalogue import load_catalogue
 from core.text.words import translated as _
@@ -267,21 +267,18 @@ def _left_out(document: Document, book: Sequence[Section], unchosen: Sequence[st
         words = _("{title} (after the book itself)")
         if section.start < book[0].start:
             words = _("{title} (before the book itself)")
-        return words.format(title=section.title or _("untitled pages"))
+        return words.format(title=outside_name(section))
 
-    outside = [
-        section
-        for section in document.sections
-        if section.kind in ("front", "back")
-        and section.title not in NOTICES
-        and document.chapters
-        and document.text[section.start : section.end].strip()
-    ]
     return (
-        *(around(s) for s in outside if s.kind == "front"),
+        *(around(s) for s in document.outside if s.kind == "front"),
         *unchosen,
-        *(around(s) for s in outside if s.kind == "back"),
+        *(around(s) for s in document.outside if s.kind == "back"),
     )
+
+
+def outside_name(section: Section) -> str:
+    """The title of one of Document.outside, as a person is told it."""
+    return _(FRONT_MATTER) if section.title == FRONT_MATTER else section.title or _("untitled pages")
 
 
 def _spans(chosen: Sequence[Section]) -> list[tuple[int, int]]:

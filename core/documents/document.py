@@ -11,6 +11,7 @@ from core.documents.listed_chapters import without_later
 from core.documents.word_count import count_words
 from core.errors import UserError
 from core.text.packing import from_json, to_json_text
+from core.text.words import marked as N_
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
@@ -21,6 +22,10 @@ NOTICES = ("Project Gutenberg header", "Project Gutenberg licence")
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+|[ivxlcdm]+")
+
+
+# the title of what stands before the first heading and has none of its own
+FRONT_MATTER = N_("Front matter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,20 @@ class Document:
         read.
         """
         return tuple(section for section in self.sections if section.kind == "chapter")
+
+    @property
+    def outside(self) -> tuple[Section, ...]:
+        """The sections before and behind the book itself, which summaries and answers leave out, but for a
+        publisher's notices. None where the book has no chapters: then it is taken as it is.
+        """
+        return tuple(
+            section
+            for section in self.sections
+            if section.kind in ("front", "back")
+            and section.title not in NOTICES
+            and self.chapters
+            and self.text[section.start : section.end].strip()
+        )
 
     def only(self, chapters: Collection[int]) -> Document:
         """The book with nothing but white space outside these of its chapters (1-based): places stay what

@@ -23,6 +23,7 @@ _SENTENCE = re.compile(
 )
 _LABEL_WORDS = 4
 _DIRECTION = re.compile(r"\[[^\]]*\]|\([^)]*\)")  # how it is said: "VEY. [Without.] Harrow, ahoy!"
+_NOTE_BEHIND = re.compile(r"(?<=[.!?…。！？\"”’»)])(?:\[(?:\d{1,4}|[*†‡§])\])+\Z")
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word
 
 
@@ -58,14 +59,15 @@ def book_passages(document: Document) -> tuple[Passage, ...]:
 
 
 def sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The sentences of text[start:end] that have a word, as offsets without the white space around them.
+    """The sentences of text[start:end] that have a word, as offsets without the white space around them and
+    the number of a note behind them.
 
     A paragraph's end ends a sentence, too.
     """
     found = []
     for low, high in _cut(text, start, end, _PARAGRAPH):
         for left, right in _sentences(text, low, high):
-            stripped = text[left:right].strip()
+            stripped = _NOTE_BEHIND.sub("", text[left:right].strip())
             at = left + text[left:right].index(stripped)
             if _WORD.search(stripped):
                 found.append((at, at + len(stripped)))

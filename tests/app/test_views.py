@@ -13,8 +13,9 @@ import pytest
 from app.desk.answer_snapshot import Snapshot
 from app.desk.values import ShownPassage
 from app.render.templating import render
+from app.store.turns import StoredTurn
 from app.web.reader import reader_html
-from app.web.regions import progress_html, stage_html
+from app.web.regions import progress_html, stage_html, turn_html
 from core.documents.document import READER_VERSION, Document, Section
 from core.events import Prefill, ReadingStep
 from tests.support.said import figures, text_in
@@ -135,6 +136,30 @@ def test_what_the_card_says_of_the_book_itself_stands_there_once():
     for known in ({**CARD, "notes": ["It fits.", "Two pages are pictures."]}, {"notes": ["It fits."]}, {}):
         html = stage_html(warned, known, covered=False, opening=None, talking=False)
         assert html.count("Two pages are pictures.") == 1
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_the_card_names_what_of_the_book_is_not_read(count: int):
+    """Notes and index were in the list of chapters and reached by no question, and the card, which says what
+    is read before it is, said nothing of them. A title page is not named.
+    """
+    sections = [Section("A Title Page", 0, 3, kind="front"), Section("One", 3, 17)]
+    text, index = "Once upon a time.", "Boats, a list of where they are named. " * 9
+    for number in range(count):
+        sections.append(Section(f"Index {number} of boats", len(text), len(text) + len(index), kind="back"))
+        text += index
+    book = replace(BOOK, text=text, sections=tuple(sections), reader_version=READER_VERSION)
+    html = stage_html(book, CARD, covered=False, opening=None, talking=False)
+    assert html.count("Index ") == count and "Title Page" not in html
+    assert html.count("<details") == (count > 1)
+
+
+@pytest.mark.parametrize("sources", [("One",), ("One", "Two")])
+def test_what_was_read_for_an_answer_unfolds_where_it_is_more_than_one_place(sources: tuple[str, ...]):
+    """Short lists stood there open, long ones were counted: it differed from answer to answer."""
+    turn = StoredTurn(2, "assistant", "It rang.", "finished", {"sources": list(sources)})
+    html = turn_html(turn)
+    assert ("<details" in html) == (len(sources) > 1) and "; ".join(sources) in html
 
 
 def test_progress_names_what_came_from_disk():

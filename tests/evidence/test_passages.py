@@ -100,6 +100,13 @@ def test_sentences_of_other_languages_keep_their_quotation_marks(sentences):
     assert found == [one.strip() for one in sentences]
 
 
+def test_the_number_of_a_note_is_no_part_of_the_sentence_before_it():
+    """“aged eighty-three.[4]” stood in answers and summaries, where no note is."""
+    text = "She died aged eighty-three.[4]\n\nHe said “No.”[5][6]\n\nThe third[7] went on."
+    said = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
+    assert said == ["She died aged eighty-three.", "He said “No.”", "The third[7] went on."]
+
+
 def test_full_stops_that_end_nothing():
     """A mark behind "Mr." or behind an item's number would be a mark on no sentence."""
     text = "1. Mr. Bennet met Dr. J. Grey, Rev. Tull.\n2. “Stop!” said he. …\n\n***\n\nThe 12. of May"

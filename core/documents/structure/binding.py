@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from core.documents.document import NOTICES, READER_VERSION, Document, Section
+from core.documents.document import FRONT_MATTER, NOTICES, READER_VERSION, Document, Section
 from core.documents.legible import is_legible
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
 from core.documents.structure.body import Body
@@ -120,4 +120,4 @@ def _opening(body: Body, end: int, title: str) -> SectionStart:
     """What stands before the first mark: a title page, or a large part of the book."""
     words = body.words(body.first, end)
     large = words > 300 and words > 0.15 * body.words(0, len(body.blocks))
-    return SectionStart(title if large else "Front matter", 1, body.first, "chapter" if large else "front")
+    return SectionStart(title if large else FRONT_MATTER, 1, body.first, "chapter" if large else "front")
