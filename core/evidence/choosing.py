@@ -25,11 +25,12 @@ from core.evidence.passages import sentence_spans
 from core.text.ranking import terms
 
 LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
-_STRETCH_WORDS = 40  # of the summary, from one stretch of the text
+_STRETCH_WORDS = 40  # of the summary, from one stretch of the text; half as many where it is short:
+_LEAST_STRETCHES = 6
 _LAST_STRETCH = 3  # the last one is so many times as short as the others: what a story comes to is told
 _BLOCK_WORDS = 1000
 _WEIGHT, _MAIN_NAME, _NEW_NAME = 3.0, 0.3, 0.3
-_POINTS_BACK, _OPEN_END, _ADDRESSES, _QUOTES, _SAID_BEFORE = 0.2, 1.0, 0.5, 0.3, 1.2
+_POINTS_BACK, _OPEN_END, _ADDRESSES, _QUOTES, _SAID_BEFORE = 0.2, 1.0, 1.0, 0.3, 1.2
 _MOST_NEW_NAMES = 2
 _MAIN_NAMES = 12
 _BURST = 1.5  # power of a word's weight
@@ -44,6 +45,21 @@ BACK = re.compile(
 )
 _YOU = re.compile(
     r"\b(?:you|your|yours|thou|thee|thy|du|dich|dir|deine?[mnrs]?|euch|eure?[mnrs]?)\b|[你您]", re.IGNORECASE
+)
+_DEAR = r"(?:my\s|very\s)*(?:dear(?:est)?|beloved|liebe[rs]?|sehr\sgeehrte[rs]?)\b[^,;:!?—–\n]{0,50}"
+_SALUTATION = re.compile(  # "Dear M. Verbeke, - ", "SIR,--"
+    rf"(?:{_DEAR}[,:!](?:\s*[-—–]+)?|(?:{_DEAR}|sirs?|madame?|gentlemen|mademoiselle|monsieur|messieurs)[,:!.]?"
+    r"(?:\s*[-—–]+|\n))\s*",
+    re.IGNORECASE,
+)
+_OF_REGARD = (
+    r"(?:(?:faithful|sincere|true|tru|respectful|affectionate|obedient|humble|cordial|dutiful|devoted)(?:ly)?"
+    r"|ever|always|servant|friend)"
+)
+_REGARDS = re.compile(  # "Believe me, Sir, yours faithfully, Clara Hollis."
+    rf"\b(?:yours?(?:[\s,]+(?:very|most|and|{_OF_REGARD}))*?[\s,]+{_OF_REGARD}|mit\s\w+en\sgrüßen|hochachtungsvoll"
+    r"|ihre?\sergebene[rs]?)[,.:]?(?-i:(?:\s+[A-Z][\w.’'-]*)*)[.!]?\Z",
+    re.IGNORECASE,
 )
 _OPENS = '“«„「『"'
 _CLOSES = '”»」』"'
@@ -75,7 +91,7 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     he tells the story. A quotation mark that opens or ends such a long speech is left off.
     """
     found = [span for start, end in ranges for span in sentence_spans(text, start, end)]
-    spans = [_without_open_marks(text, low, high) for low, high in found]
+    spans = [_without_open_marks(text, *_without_salutation(text, low, high)) for low, high in found]
     spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
     sentences = [text[low:high] for low, high in spans]
     told = [
@@ -83,6 +99,7 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
         for number, (low, high) in enumerate(spans)
         if _is_whole(sentences[number])
         and not _is_set_apart(text, low, sentences[number])
+        and not _is_of_a_letter(sentences[number])
         and not _is_speech(low, high, spoken)
     ]
     among = _by_themselves(sentences, told or range(len(spans)))
@@ -102,7 +119,7 @@ def choose_sentences(told: Sequence[str], words: int, among: Collection[int] | N
     among = _by_themselves(told, among)
     chosen: list[int] = []
     said: Counter[str] = Counter()
-    stretches, room = list(table.stretches(max(1, round(words / _STRETCH_WORDS)), among)), 0.0
+    stretches, room = list(table.stretches(_num_stretches(words), among)), 0.0
     for stretch in stretches:
         room += words / len(stretches)
         while room > 0 and stretch:
@@ -116,6 +133,12 @@ def choose_sentences(told: Sequence[str], words: int, among: Collection[int] | N
             room -= table.sentences[best].length
             said.update(table.sentences[best].terms)
     return sorted(chosen)
+
+
+def _num_stretches(words: int) -> int:
+    """Of how many stretches of a text so many words tell."""
+    least = min(_LEAST_STRETCHES, 2 * words // _STRETCH_WORDS)
+    return max(1, least, round(words / _STRETCH_WORDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +233,19 @@ def _is_whole(sentence: str) -> bool:
         and not sentence.isupper()
         and not _NAMES_ALONE.fullmatch(sentence)
     )
+
+
+def _is_of_a_letter(sentence: str) -> bool:
+    """Whether a sentence ends a letter with regards, or tells or asks whom it is written to something."""
+    asks = _LEFT_OPEN.search(sentence) and _YOU.search(sentence)
+    return bool(asks or _YOU.match(sentence) or _REGARDS.search(sentence))
+
+
+def _without_salutation(text: str, low: int, high: int) -> tuple[int, int]:
+    """A sentence without whom the letter that it begins is written to."""
+    begins = not text[text.rfind("\n", 0, low) + 1 : low].strip()
+    salutation = _SALUTATION.match(text, low, high) if begins else None
+    return (salutation.end() if salutation and salutation.end() < high else low), high
 
 
 def _is_set_apart(text: str, low: int, sentence: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from core.evidence.naming import TITLES
 from core.text.ranking import terms
@@ -39,6 +39,17 @@ _PREPOSITION = (
 _LAST_PREPOSITION = re.compile(rf".*\b({_PREPOSITION})", re.IGNORECASE | re.DOTALL)
 _OF_WHICH = re.compile(rf"\b{_PREPOSITION}\s+(?:{_DETERMINER}\s+(?:[\w’'-]+\s+)?)?\Z", re.IGNORECASE)
 _TO = re.compile(r"\bto\s+\Z", re.IGNORECASE)
+# what says which of several, or how many of them, and the words behind it that it may say it of
+_WHICH = re.compile(
+    r"(?<!\bat )\b(?P<which>(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
+    r"|\d+(?:st|nd|rd|th)|last|latter|former|next|previous|others?|another|same|such|only|sole|both|each|every"
+    r"|either|neither|all|any|some|most|many|several|few|half|part|eldest|elder|youngest|younger|left|right)\b"
+    r"|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty"
+    r"|sixty|seventy|eighty|ninety|hundreds?|thousands?|dozens?"
+    r"|(?<![\d,.])(?:\d{1,3},)*\d{1,3})\b)"  # no year
+    rf"(?:(?:\s+of)?\s+{_DETERMINER})?(?=(?P<row>(?:[\s-]+(?!(?:only|both|each)\b)[\w’']+)*))",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,23 @@ def same_number(said: str, there: str) -> bool:
         for word in _TOKEN.findall(said.lower())
         if terms(word)
     )
+
+
+def same_ones(said: str, there: str) -> bool:
+    """Whether `said` speaks of as many, and of the same, as the book's sentence `there`: it leaves off no
+    "second" or "only" of a noun that it keeps, and makes no "all" of them.
+    """
+    kept, words = set(_TOKEN.findall(said.lower())), set(terms(said))
+    told = {match["which"].lower() for match in _WHICH.finditer(said)}
+    return told <= {match["which"].lower() for match in _WHICH.finditer(there)} and all(
+        kept.issuperset(_TOKEN.findall(match["which"].lower())) or words.isdisjoint(_of_which(match))
+        for match in _WHICH.finditer(there)
+    )
+
+
+def _of_which(match: re.Match[str]) -> list[str]:
+    """The content words in a row behind what says which one: a noun and what it is, a verb at times."""
+    return [term for one in takewhile(terms, _TOKEN.findall(match["row"])) for term in terms(one)]
 
 
 def _other_number(word: str) -> Iterator[str]:

@@ -66,6 +66,27 @@ _CHINESE = (
     rf"|我们?[^，。；：！？]{{1,4}}{_IT})"
 )
 _WITHOUT_NAME = re.compile(rf"{_ENGLISH}|{_GERMAN}|{_CHINESE}", re.IGNORECASE)
+_WORD = (
+    r"(?!(?:in|on|at|with|by|to|from|and|or|was|were|is|are|had|have|already|present|days|parts|pages|letters"
+    r"|lines|notes|who|whom|that|which|of|I|we|he|she|they|it|the|an?|no|his|her|my|our)\b)[\w’'-]++"
+)
+_ENDS_THERE = (  # not "those boats that", "the three mates—Starbuck", "the second assistant, William Tate"
+    r"(?!(?:\s(?!(?:was|were|is|are|had|has)\b)[\w’'-]++){0,2}?"
+    r"(?:,?\s(?:who|whom|whose|which|that|of|where|when|as)\b|,\s(?-i:[A-Z])|\s?[—–:(]))"
+)
+_OF_SEVERAL = (
+    r"(?:two|three|four|five|six|seven|others?|same|latter|former|second|third|fourth|fifth|sixth)\s"
+    r"(?!(?:times?|day|morning|hand|side|end|way|floor|storey|hundred|thousand|\w+est)\b)"
+)
+_POINTS_INSIDE = re.compile(  # "in those years", "by that tiller", "hid the three men", "such people"
+    rf"\b(?:those|these)\s{_WORD}{_ENDS_THERE}"
+    rf"|(?:\b(?:in|on|at|by|from|to|of|with|for|after|before|since|until|during)\s|\A)that\s{_WORD}{_ENDS_THERE}"
+    rf"|(?<!\bone to )(?<!\bone from )\bthe\s{_OF_SEVERAL}{_WORD}{_ENDS_THERE}"
+    r"|\bsuch\s(?:[\w-]+\s)?(?:people|men|women|children|\w+[^s\W]s)\b(?!\s(?:as|that)\b)"
+    r"|\bthat\s(?:was|is)\s(?:the\scase|so|all|why|how)\b"
+    r"|\A(?:of|among|between)\s(?:his|her|its|their)\b",
+    re.IGNORECASE,
+)
 _OF_A_PERSON = re.compile(r"(?:(he|she)|(his|her))\b\s+(?=\w)", re.IGNORECASE)
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Dr|St)\.|Miss|Captain|Sir|Lady|Lord|Aunt|Uncle|Father|Professor)"
 TITLES = frozenset(terms("Mr Mrs Ms Dr St Miss Captain Sir Lady Lord Aunt Uncle Father Professor"))
@@ -81,9 +102,10 @@ def points_back(sentence: str) -> bool:
 
 def needs_another(sentence: str) -> bool:
     """Whether who, or what, it speaks of is named in a sentence before it: behind any other it says it of
-    somebody else. "This letter" says which; "In three strides he" and "I told him" begin with no such word.
+    somebody else. "This letter" says which, "in those years" does not; "In three strides he" and "I told him"
+    begin with no such word.
     """
-    return _WITHOUT_NAME.match(sentence) is not None
+    return bool(_WITHOUT_NAME.match(sentence) or _POINTS_INSIDE.search(unquoted(sentence)))
 
 
 def in_first_person(sentence: str) -> bool:

@@ -44,6 +44,13 @@ def test_every_stretch_of_the_book_is_told_of():
     assert any(one in STORY for one in told) and any(one in loud for one in told)
 
 
+def test_a_paragraph_tells_of_every_sixth():
+    """Of *The War of the Worlds* it had nothing of the first third, of three stretches of 40 words."""
+    told = best_sentences(STORY, [(0, len(STORY))], 120)
+    parts = [(start * len(STORY) // 7, (start + 2) * len(STORY) // 7) for start in range(6)]
+    assert all(any(low <= start < high for start, _end in told) for low, high in parts)
+
+
 def test_the_end_is_told_of():
     """A page of The War of the Worlds ended before the Martians died: of its last quarter the best sentences
     stood in the beginning.
@@ -179,6 +186,17 @@ def test_what_is_no_whole_sentence_is_not_told(heading: str):
         "In New Bedford, on the wharf near Fairhaven, he saw it.",
         "I have not asked him about it.",
         "Where did they go?",
+        "The second letter was in a hand that I knew better.",
+        "That evening Mara came home, and she slept.",
+        "In those four years three ships were lost.",
+        "The keeper in those years was Donald, who kept bees.",
+        "Of her four children only Adam lived past the age of ten.",
+        "Mara went down and met a number of such people.",
+        "A bend in the road hid the three men from Mara.",
+        "The steam hid the third boat and the coast.",
+        "Mara sent the second one home.",
+        "Even at the harbour of Carrow that was the case.",
+        "The sailor steered by that tiller in a storm.",
         "Sie wohnte in dem alten Haus am Hafen.",
         "Deshalb brachte der Wärter den Schlüssel in das alte Haus.",
         "Davon wusste der Wärter des Hauses am Hafen nichts.",
@@ -208,8 +226,8 @@ def test_who_is_named_in_the_sentence_before_is_not_told_of_behind_another(sente
 @pytest.mark.parametrize(
     "sentence",
     [
-        "The second letter was in a hand that I knew better.",
-        "That evening Mara came home, and she slept.",
+        "The letter was in a second hand that I knew better.",
+        "This evening Mara came home, and she slept.",
         "In the house I saw that she slept.",
         "On Sunday Mara slept, for she was ill.",
         "In London Mara slept, for she was ill.",
@@ -225,6 +243,14 @@ def test_who_is_named_in_the_sentence_before_is_not_told_of_behind_another(sente
         "I told the keeper that she slept.",
         "On the wharf of Fairhaven Mara slept, as if she were ill.",
         "One ring cannot be in two places.",
+        "Mara loved those boats that came home.",
+        "The light was kept by the three mates—Starbuck, Stubb, and Flask.",
+        "The storm killed the second assistant, William Tate.",
+        "Mara told the keeper of that, and that the lamp was out.",
+        "Mara came home on the second of May, on the other side of the harbour.",
+        "Mara liked such men as went to sea.",
+        "These letters were found by Mara in a box.",
+        "A sign with “those boats” in red paint hung on the old house by the harbour of Carrow.",
     ],
 )
 def test_what_names_somebody_itself_is_told(sentence: str):
@@ -243,6 +269,27 @@ def test_what_names_somebody_itself_is_told(sentence: str):
 def test_what_is_cut_from_a_speech_or_a_letter_is_not_told(cut: str):
     """A chapter was told by a letter's address, and of what a parrot cried a summary had one half."""
     assert texts(f"{MARA}\n\n{cut}", 50) == [MARA]
+
+
+@pytest.mark.parametrize(
+    ("salutation", "regards"),
+    [
+        ("Sir, - ", "Believe me, Sir, yours faithfully, Clara Hollis."),
+        ("Dear M. Verbeke, - ", "Your servant, M. Verbeke."),
+        ("My dear Mother, ", "I am, my dear Mother, your affectionate and obedient servant, Tom Rudd."),
+        ("DEAR SIR,--", "And so I remain, Sir, yours truly, Tom Rudd."),
+        ("Sehr geehrter Herr Färber, ", "Mit freundlichen Grüßen Clara Hollis."),
+    ],
+)
+def test_of_a_letter_neither_salutation_nor_regards_are_told(salutation: str, regards: str):
+    """A letter's summary ended in “Believe me, Sir, yours faithfully, Clara Hollis.”"""
+    asked = "What have you in the hand, Tom? You will need a small screwdriver."
+    assert texts(f"{salutation}{MARA} {PLAIN[0]} {asked} {regards}", 90) == [MARA, PLAIN[0]]
+
+
+@pytest.mark.parametrize("said", ["Dear old Tom came home with yours.", "Sir Tom Rudd was dear to Mara."])
+def test_what_speaks_of_somebody_dear_is_no_salutation(said: str):
+    assert texts(f"{said} {PLAIN[0]}", 90) == [said, PLAIN[0]]
 
 
 def test_a_note_is_no_sentence_of_the_story_and_a_day_is():

@@ -178,3 +178,42 @@ def test_the_bar_is_the_share_of_what_was_told():
 def test_only_the_stretch_is_looked_at():
     said = "The old keeper had lit the lamp."
     assert near(said) and near(said, within=(TEXT.index("Isaac"), len(TEXT))) is None
+
+
+WHICH = (
+    "A second petition, in 1799, was lost at sea on its way to the Commissioners. "
+    "Of her four children only Adam lived past the age of ten. "
+    "In 1823 Merrin rang the bell by hand for fifty-three hours. "
+    "The last principal keeper of the light was Murdo Finlay. "
+    "Some of the pilots rowed home before dawn. "
+    "The thief lost the use of his right hand in the quarry. "
+    "At last Rudd lit the lamp of the harbour. "
+    "Both ferries of the harbour sank in the gale."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "stands"),
+    [
+        ("The petition was lost at sea on its way to the Commissioners.", False),  # of two
+        ("A second petition was lost at sea on its way to the Commissioners.", True),
+        ("Adam lived past the age of ten.", False),  # of four
+        ("Only Adam lived past the age of ten.", True),
+        ("Merrin rang the bell by hand for three hours.", False),
+        ("Merrin rang the bell by hand for hours.", False),
+        ("Merrin rang the bell by hand.", True),
+        ("The principal keeper of the light was Murdo Finlay.", False),
+        ("The last keeper of the light was Murdo Finlay.", True),
+        ("The pilots rowed home before dawn.", False),
+        ("Some of the pilots rowed home.", True),
+        ("All of the pilots rowed home before dawn.", False),
+        ("The thief lost the use of his hand in the quarry.", False),
+        ("Rudd lit the lamp of the harbour.", True),
+        ("The ferries of the harbour sank in the gale.", False),
+    ],
+)
+def test_which_of_several_is_kept(said: str, stands: bool):
+    """ "The petition was lost" stood for "A second petition was lost": the first one had been answered."""
+    book = Document("B", "", "txt", WHICH, (Section("One", 0, len(WHICH)),), sha256="W")
+    place = NearSentences(WHICH, (0, len(WHICH)), Evidence(book)).place(said, 0.8)
+    assert (place is not None) is stands

@@ -23,6 +23,11 @@ SLIPS = (
     Slip("core/evidence/nearness.py", "known |= {words[0]} &", "known |= set() &", _NEAR),
     Slip("core/evidence/clauses.py", "elif not subject_before or", "elif", _NEAR),
     Slip("core/evidence/nearness.py", "if _turned(said) != _turned(there):", "if False:", _NEAR),
+    Slip("core/evidence/nearness.py", "if not same_ones(said, there):", "if False:", _NEAR),
+    Slip("core/evidence/clauses.py", "told <= {", "True or {", _NEAR),
+    Slip("core/evidence/choosing.py", "return max(1, least, ", "return max(1, ", _CHOOSING),
+    Slip("core/evidence/choosing.py", "or _YOU.match(sentence)", "", _CHOOSING),
+    Slip("core/evidence/choosing.py", "salutation.end() if salutation and", "low if", _CHOOSING),
     Slip("core/evidence/nearness.py", "if subject:", "if False:", _NEAR),
     Slip(
         "core/evidence/nearness.py",
