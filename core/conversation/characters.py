@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.conversation.part_summaries import SummaryLine
-from core.conversation.reading import ReadingPart
+from core.conversation.reading import ReadingPart, book_chapters
+from core.conversation.supported_sentences import ENDED
 from core.documents.document import Document
+from core.evidence.naming import TITLES, needs_another
+from core.evidence.passages import sentence_spans
 from core.evidence.people import Person, introducing, introduction, people
 from core.text.language_detection import foreign
+from core.text.ranking import terms
 
 _LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
 _SAID = re.compile(r"[^“\"‘'«„].*[.…]\Z")  # by the book, not by somebody in it
+_NUMBER = re.compile(r"(?:chapter\s+\w+|[\W\d]+|[IVXLC]+\b)[\W\d]*", re.IGNORECASE)
+_NAME = re.compile(r"(?!The\b|An?\b)[A-Z][\w’'-]*[a-z]\.?(?: [A-Z][\w’'-]*[a-z]){0,3}")
 _MAIN = 3  # characters that a summary names,
 _MAIN_SHARE = 0.25  # each mentioned at least so often, measured by the most named one
 
@@ -54,7 +60,40 @@ def introductions(book: Document, parts: Sequence[ReadingPart]) -> list[Introduc
     return [one for one in (_introduction(book, person) for person in main) if _SAID.match(one.line.text)]
 
 
+def naming_its_title(
+    book: Document, parts: Sequence[ReadingPart], lines: Sequence[SummaryLine]
+) -> tuple[SummaryLine, ...]:
+    """The `lines` that tell `parts`; where these lie in one chapter, named after somebody whom no line names,
+    with its first sentence that does, and the one before that where it stands by that alone.
+    """
+    start, end = parts[0].start, parts[-1].end
+    chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]
+    name = _title_name(chapters[0].title, book.text[start:end]) if len(chapters) == 1 else None
+    if name is None or any(name in line.text for line in lines):
+        return tuple(lines)
+    found = [_own_line(book, one) for one in sentence_spans(book.text, start, end)]
+    said = [line for line in found if ENDED.search(line.text) and line.text not in chapters[0].title]
+    at = next((at for at, line in enumerate(said) if name in line.text and _SAID.match(line.text)), None)
+    if at is None:
+        return tuple(lines)
+    first = at - (at > 0 and needs_another(said[at].text))
+    added = () if needs_another(said[first].text) else said[first : at + 1]
+    return tuple(sorted({*lines, *added}, key=lambda line: line.start))
+
+
+def _title_name(title: str, text: str) -> str | None:
+    """By which name a chapter's text calls whom its title names; None where that is nobody's."""
+    numbered = _NUMBER.match(title)
+    match = _NAME.fullmatch(title[numbered.end() if numbered else 0 :].strip(" ."))
+    words = [one for one in match.group().split() if not TITLES.issuperset(terms(one))] if match else []
+    small = any(re.search(rf"\b{re.escape(word.lower())}\b", text) for word in words)
+    return None if small else next((word for word in words if text.count(word) > 1), None)
+
+
+def _own_line(book: Document, span: tuple[int, int]) -> SummaryLine:
+    return SummaryLine(" ".join(book.text[slice(*span)].split()), *span, own=True)
+
+
 def _introduction(book: Document, person: Person) -> Introduction:
-    start, end = introduction(book.text, person.mentions)
-    line = SummaryLine(" ".join(book.text[start:end].split()), start, end, own=True)
+    line = _own_line(book, introduction(book.text, person.mentions))
     return Introduction(line, frozenset(form.split()[-1] for form in person.forms))

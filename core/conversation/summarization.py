@@ -13,6 +13,7 @@ from core.conversation.answer_language import in_language_of
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed, notes_key, part_key, with_instructions
 from core.conversation.books import passage
+from core.conversation.characters import naming_its_title
 from core.conversation.part_summaries import PartSummary, SummaryLine, grouped, labelled_text, tidied
 from core.conversation.partwise import PartByPart
 from core.conversation.reading import ReadingPart, ReadingPlan, by_chapter, of_length, place_name
@@ -121,7 +122,8 @@ class Summaries(Responder):
         sections = []
         for heading, parts in headed:
             spans = [(part.start, part.end) for part in parts]
-            sections.append(HeadedLines(heading, own_lines(run.ask.book, spans, WORDS[length])))
+            lines = own_lines(run.ask.book, spans, WORDS[length])
+            sections.append(HeadedLines(heading, naming_its_title(run.ask.book, parts, lines)))
         return sections
 
     def _of_each_part(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:

@@ -11,6 +11,7 @@ from itertools import count
 import pytest
 
 from core.conversation import summarization, summary_layout
+from core.conversation.characters import naming_its_title
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import ReadingPart, by_chapter
 from core.conversation.summary_layout import HeadedLines, composed
@@ -50,6 +51,36 @@ def test_a_summary_follows_the_book(way: str):
     chapters = [[one.start <= stand.book_start < one.end for one in book.chapters] for stand in done.stands]
     numbers = [inside.index(True) for inside in chapters]
     assert numbers == sorted(numbers) and len(set(numbers)) >= 6
+
+
+@pytest.mark.parametrize(
+    ("title", "named"),
+    [
+        ("7. Zelda Merrin", True),
+        ("Chapter VII: Zelda", True),
+        ("Mrs. Zelda Merrin", True),
+        ("The Zelda", False),  # a ship, maybe
+        ("Barrels", False),
+        ("Zelda's Barrels, and What Became of Them", False),
+    ],
+)
+def test_whom_a_chapters_title_names_its_summary_names(title: str, named: bool):
+    """Of "Thomasina Merrin" a recap told as if her father alone had kept the light for nineteen years."""
+    child = ["Adam Merrin kept the light.", "He had one child, Zelda, born there.", "Zelda lit the barrels."]
+    text = f"{title}\n\n{' '.join(child)}"
+    book = Document("B", "", "txt", text, (Section(title, 0, len(text)),), sha256="B")
+    part, at = ReadingPart(title, 0, len(text), 99), text.index(child[0])
+    lines = [SummaryLine(child[0], at, at + len(child[0]), own=True)]
+    told = [line.text for line in naming_its_title(book, [part], lines)]
+    assert told == child[: 1 + named]
+
+
+def test_a_recap_of_a_chapter_names_whom_its_title_names():
+    book = long_book(1, 40)
+    text = f"Zelda\n\n{book.text}Zelda slept.\n\n{book.text.replace('winter 1', 'winter 2')}"
+    book = Document("B", "", "txt", text, (Section("Zelda", 0, len(text)),), sha256="B")
+    session, _ = make(inventing, style=style("own"))
+    assert "Zelda slept." in finished(ask(session, book, None, summary_length="paragraph")).text
 
 
 def test_lengths_differ_as_asked():
