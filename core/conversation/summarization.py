@@ -20,7 +20,7 @@ from core.conversation.reading import ReadingPart, ReadingPlan, by_chapter, of_l
 from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.summary import Read, SummaryResult, SummarySource, joined_lines, ready_text
-from core.conversation.summary_layout import HeadedLines, composed, quoted, stopped_in
+from core.conversation.summary_layout import HeadedLines, by_writer, composed, quoted, stopped_in
 from core.conversation.supported_sentences import TellableSpan, fewer, own_lines, whole_sentences
 from core.documents.document import Document
 from core.documents.word_count import count_words
@@ -124,7 +124,7 @@ class Summaries(Responder):
             spans = [(part.start, part.end) for part in parts]
             lines = own_lines(run.ask.book, spans, WORDS[length])
             sections.append(HeadedLines(heading, naming_its_title(run.ask.book, parts, lines)))
-        return sections
+        return sections if length == "chapters" else by_writer(run.ask.book, sections[0].lines)
 
     def _of_each_part(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
         """Each part's best sentences, as many of each: an end has a last one. Of few pages, few."""
@@ -132,7 +132,7 @@ class Summaries(Responder):
         for part in plan.parts:
             words = min(most, round(_MOST_TOLD * count_words(passage(run.ask.book, part))))
             lines += own_lines(run.ask.book, [(part.start, part.end)], words)
-        return [HeadedLines("", tuple(lines))]
+        return by_writer(run.ask.book, lines)
 
     # ---- told by the model ---------------------------------------------------------------------------------
 

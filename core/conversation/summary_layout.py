@@ -4,11 +4,16 @@ each line stands. No model here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from core.conversation.part_summaries import SummaryLine
+from core.conversation.reading import book_chapters
+from core.documents.document import Document
 from core.events import SourceSpan
+from core.evidence.narrator import writer
 from core.text.levelled import LevelledText
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -22,6 +27,21 @@ class HeadedLines:
 
     heading: str
     lines: tuple[SummaryLine, ...]
+
+
+def by_writer(book: Document, lines: Sequence[SummaryLine]) -> list[HeadedLines]:
+    """`lines` in a row; where they stand in letters or journals of several people, each of whom is "I", each
+    chapter's under its title.
+    """
+    chapters = book_chapters(book)
+    starts = [one.start for one in chapters]
+    groups = [
+        (chapters[max(0, at)].title, tuple(some))
+        for at, some in groupby(lines, key=lambda line: bisect_right(starts, line.start) - 1)
+    ]
+    if len({writer(title) for title, _some in groups} - {None}) < 2:
+        return [HeadedLines("", tuple(lines))]
+    return [HeadedLines(title, some) for title, some in groups]
 
 
 def composed(

@@ -27,6 +27,10 @@ _WRITES = re.compile(  # a heading
     r"[.:_* ]*(?:\([^)\n]*\)|[—–-][^\n]*)?[.:_* ]*$",
     re.MULTILINE,
 )
+_NUMBERED = re.compile(r"(?:chapter\s+)?(?:\d+|[ivxlc]+)[.:]*\s+", re.IGNORECASE)
+_SENDS = re.compile(  # "Second Letter: Clara Hollis to M. Verbeke"
+    rf"\b(?i:letter|telegram|note|postcard)\b(?:[:.,—–-]|\sfrom)+\s(?P<from>{_WRITER}),?\s(?i:to)\s[A-Z]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +56,13 @@ def narrator(text: str) -> Narrator:
     for name, place in sorted(found, key=lambda one: one[1]):
         first.setdefault(" ".join(name.split()), place)
     return Narrator(True, tuple(first.items()))
+
+
+def writer(heading: str) -> str | None:
+    """Who says "I" in what stands under a heading of a letter or a journal; None where it does not say."""
+    found = _NUMBERED.match(heading)
+    title = heading[found.end() if found else 0 :].strip()
+    if sent := _SENDS.search(title):
+        return sent["from"].title()
+    match = _WRITES.match(title)
+    return (match["before"] or match["behind"]).title() if match else None

@@ -14,8 +14,8 @@ from core.conversation import summarization, summary_layout
 from core.conversation.characters import naming_its_title
 from core.conversation.part_summaries import PartSummaryStore, SummaryLine
 from core.conversation.reading import ReadingPart, by_chapter
-from core.conversation.summary_layout import HeadedLines, composed
-from core.conversation.supported_sentences import TellableSpan, fewer, whole_sentences
+from core.conversation.summary_layout import HeadedLines, by_writer, composed
+from core.conversation.supported_sentences import TellableSpan, fewer, own_lines, whole_sentences
 from core.conversation.time_estimates import Pace, TimeEstimate
 from core.documents.document import Document, Section
 from core.events import Delta, Prefill, ReadingStep, Stats
@@ -81,6 +81,19 @@ def test_a_recap_of_a_chapter_names_whom_its_title_names():
     book = Document("B", "", "txt", text, (Section("Zelda", 0, len(text)),), sha256="B")
     session, _ = make(inventing, style=style("own"))
     assert "Zelda slept." in finished(ask(session, book, None, summary_length="paragraph")).text
+
+
+def test_of_several_peoples_letters_each_stands_under_its_own_title():
+    """Lucien's "I" and Clara's stood in one paragraph, as if one person had signed and packed."""
+    book = long_book(2)
+    own = list(own_lines(book, [(0, len(book.text))], 120))
+    assert [one.heading for one in by_writer(book, own)] == [""]
+    titles = ["Tenth Letter: M. Verbeke to Clara Hollis", "Eleventh Letter: Clara Hollis to M. Verbeke"]
+    sections = [dataclasses.replace(one, title=to) for one, to in zip(book.sections, titles, strict=True)]
+    book = dataclasses.replace(book, sections=tuple(sections))
+    assert [one.heading for one in by_writer(book, own)] == titles
+    session, _ = make(inventing, style=style("own"))
+    assert finished(ask(session, book, None, summary_length="paragraph")).text.startswith(f"## {titles[0]}")
 
 
 def test_lengths_differ_as_asked():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.evidence.narrator import narrator
+from core.evidence.narrator import narrator, writer
 
 TOLD = "I went down to the harbour, and my lamp was lit. “I, Rudd, am late,” said he.\n\n" * 20
 
@@ -38,3 +38,19 @@ def test_whom_only_its_people_call_i_does_not_tell_it():
     said = "“I am late,” said Rudd. “My name is Rudd, and I tell you so.” He went down to the harbour.\n\n"
     assert not narrator(said * 20).first_person
     assert narrator(said * 20).named == ()
+
+
+@pytest.mark.parametrize(
+    ("heading", "who"),
+    [
+        ("First Letter: Clara Hollis to M. Verbeke, 4 January 1893", "Clara Hollis"),
+        ("CHAPTER II. JONATHAN HARKER’S JOURNAL", "Jonathan Harker"),
+        ("3. Diary of Mina Murray", "Mina Murray"),
+        ("Letter from Miss Mina Murray to Miss Lucy Westenra.", "Miss Mina Murray"),
+        ("Letter 4", None),
+        ("From Dover to Calais", None),
+        ("Chapter 3: The Road to Hythe", None),
+    ],
+)
+def test_who_writes_a_letter_or_a_journal_its_heading_says(heading: str, who: str | None):
+    assert writer(heading) == who
