@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from core.conversation.part_summaries import SummaryLine
 from core.documents.document import Document
 from core.evidence.choosing import best_sentences, choose_sentences
-from core.evidence.naming import named, needs_another
+from core.evidence.naming import is_nameless, named, needs_another
 from core.evidence.nearness import NearSentences
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
@@ -68,7 +68,7 @@ class TellableSpan:
             return None
         if self._evidence.quotes.find(said) is not None:
             return None
-        if needs_another(said):
+        if is_nameless(said):
             said = named(said, self._near.named_before(place) or "", self._evidence.is_name) or ""
         return SummaryLine(said, *place) if said else None
 

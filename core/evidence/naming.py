@@ -105,7 +105,12 @@ def needs_another(sentence: str) -> bool:
     somebody else. "This letter" says which, "in those years" does not; "In three strides he" and "I told him"
     begin with no such word.
     """
-    return bool(_WITHOUT_NAME.match(sentence) or _POINTS_INSIDE.search(unquoted(sentence)))
+    return bool(is_nameless(sentence) or _POINTS_INSIDE.search(unquoted(sentence)))
+
+
+def is_nameless(sentence: str) -> bool:
+    """Whether it begins as one whose subject stands in the sentence before: "He", "In three strides he"."""
+    return _WITHOUT_NAME.match(sentence) is not None
 
 
 def in_first_person(sentence: str) -> bool:
