@@ -4,8 +4,11 @@ disk has no room.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 import threading
+import time
 from pathlib import Path
 
 from app.desk.store import Store
@@ -17,6 +20,7 @@ from app.store.preferences import Preferences
 from core import paths
 from core.cache.disk import SnapshotFolder, folder_name, quota_bytes
 
+RETRY_S = 5.0  # between two tries to store what could not be stored
 SHORT_BYTES = 16_000_000  # with less, neither a book nor a long conversation is sure to be stored
 
 
@@ -37,6 +41,7 @@ class DiskUsage:
         self._store, self._library, self._history = store, library, history
         self._preferences, self._models = preferences, models
         self._seen: Notice | None = None  # the last error that was said
+        self._retries = threading.Lock()
 
     def look(self) -> None:
         """Counts it."""
@@ -56,11 +61,36 @@ class DiskUsage:
             self.check()
 
     def follow(self) -> None:
-        """Looks whether the disk is full where an error is said: what can go is shown beside it then."""
+        """Looks whether the disk is full where an error is said: what can go is shown beside it then. What
+        could not be stored is tried again until it is, as when a drive is back.
+        """
         notice = self._store.state.notice
         if notice is not None and notice is not self._seen and notice.kind == "error":
             self._seen = notice
-            threading.Thread(target=self.warn, name="disk", daemon=True).start()
+            threading.Thread(target=self._mend, name="disk", daemon=True).start()
+
+    def _mend(self) -> None:
+        self.warn()
+        if not self._retries.acquire(blocking=False):
+            return
+        try:
+            while self._waits():
+                time.sleep(RETRY_S)
+                with contextlib.suppress(sqlite3.Error, OSError):
+                    self.check()
+        finally:
+            self._retries.release()
+
+    def _waits(self) -> bool:
+        return self._history.waits or self._notes_wait()
+
+    def _notes_wait(self) -> bool:
+        """Whether bookmarks and notes of the open book are not on disk as they are shown."""
+        book_id, notebook = self._store.state.book_id, self._store.state.notebook
+        try:
+            return bool(book_id) and notebook != self._library.notebook(book_id)
+        except OSError:
+            return True
 
     def warn(self) -> None:
         """Says what can go where the disk has no room, and no more where it has some again."""
@@ -74,9 +104,8 @@ class DiskUsage:
         """
         self.warn()
         self._history.store_again()
-        book_id, notebook = self._store.state.book_id, self._store.state.notebook
-        if book_id and notebook != self._library.notebook(book_id):
-            self._library.write_notebook(book_id, notebook)
+        if self._notes_wait():
+            self._library.write_notebook(self._store.state.book_id, self._store.state.notebook)
         if self._store.state.shortage is None:
             self._store.update(notice=None)  # that the disk is full is true no more
 

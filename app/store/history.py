@@ -67,6 +67,11 @@ class History:
         """Rises with every change of a conversation."""
         return self._db.total_changes + self._failures
 
+    @property
+    def waits(self) -> bool:
+        """Whether something could not be written yet: see `store_again`."""
+        return bool(self._held.turns or self._unwritten)
+
     def create(self, book_id: str, spoiler_limit: int | None = None, name: str = "") -> Conversation:
         """A new, empty conversation about the book, or what of it may be read. `name`: a `new_id`, where it
         has one already.

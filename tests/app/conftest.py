@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.api.key import ApiKey
+from app.desk import disk_usage
 from app.desk.assembly import AppServices
 from app.desk.import_queue import Readers
 from app.models.catalogue import Models
@@ -18,6 +19,12 @@ from tests.support.desks import api_of
 from tests.support.fake_runtime import FakeRuntime, wait_until
 from tests.support.planned_once import planned_once
 from tests.support.served import served
+
+
+@pytest.fixture(autouse=True)
+def _no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the disk refused is not tried again in the midst of a test that says when."""
+    monkeypatch.setattr(disk_usage, "RETRY_S", 3600.0)
 
 
 @pytest.fixture

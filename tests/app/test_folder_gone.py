@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from app.desk import disk_usage
 from app.desk.import_queue import Readers
 from app.engine.client import Runtime
 from app.errors import guarded, in_words
@@ -59,8 +60,14 @@ def test_a_book_is_not_put_on_a_shelf_that_is_gone(app, book, home, away):
     assert worded_by(in_words, app.state.notice.text)
 
 
-def test_an_answer_that_cannot_be_kept_says_so_and_is_kept_with_the_folder_back(app, home, away):
-    """It was written to where the folder had gone, and nothing below it said so."""
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_answer_that_cannot_be_kept_says_so_and_is_kept_with_the_folder_back(
+    app, home, away, asked, monkeypatch
+):
+    """It was written to where the folder had gone, and nothing below it said so; with the folder back it
+    waited for the next question, or for a press, and was lost with a crash.
+    """
+    monkeypatch.setattr(disk_usage, "RETRY_S", 3600.0 if asked else 0.01)
     app.questions.ask("Who?")
     done(app)
     home.rename(away)
@@ -70,9 +77,24 @@ def test_an_answer_that_cannot_be_kept_says_so_and_is_kept_with_the_folder_back(
     assert worded_by(in_words, app.state.notice.text) and "Errno" not in app.state.notice.text
     assert "unstored" in "".join(Page(app).render()["turns"]) and stored(away) == ["Who?", ANSWER]
     away.rename(home)
-    app.actions.dispatch({"act": "check-disk"})
+    if asked:
+        app.actions.dispatch({"act": "check-disk"})
+    wait_until(lambda: not app.history.waits)
     assert stored(home) == ["Who?", ANSWER, "And why?", ANSWER]
     assert not any(turn.unstored for turn in app.books.turns)
+
+
+def test_a_note_that_could_not_be_kept_is_kept_with_the_folder_back(app, book, home, away, monkeypatch):
+    """It stood beside the book, and the old one was on the disk until the next note."""
+    monkeypatch.setattr(disk_usage, "RETRY_S", 0.01)
+    app.reader.mark(0, " ".join(book.text.split()[:3]))
+    (bookmark,) = app.state.notebook.bookmarks
+    home.rename(away)
+    with pytest.raises(OSError) as refused:
+        app.reader.note(bookmark.offset, "my own note")
+    app.store.say(in_words(refused.value))  # as whoever asked for it does
+    away.rename(home)
+    wait_until(lambda: [one.note for one in app.library.notebook(book.sha256).bookmarks] == ["my own note"])
 
 
 def test_nothing_is_begun_in_its_place(app, book, home, away):
