@@ -149,8 +149,9 @@ class _Book:
         self, text: str, question: str, looked: Sequence[AttentionEvidence], stands: Sequence[SourceSpan]
     ) -> CitedAnswer:
         """See Citations."""
-        quotes = [self._quotation(quote) for quote in find_quotes(text, self._evidence.quotes)]
         marks = tuple(map(_mark, stands)) or self._evidence.marks(text, question, looked)
+        found = find_quotes(text, self._evidence.quotes)
+        quotes = [self._quotation(self._where_told(quote, marks)) for quote in found]
         placed = {mark.place: mark for mark in marks if mark.place is not None}
         cited = CitedAnswer(
             (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
@@ -169,6 +170,15 @@ class _Book:
             place = self._evidence.support("", passage, question).place
             found.append(self._found("nearest", place, ("looked",) if passage.start == most else ()))
         return tuple(found)
+
+    def _where_told(self, quote: Quote, marks: Sequence[SentenceMark]) -> Quote:
+        """A quotation at the place that it was taken from: the same words may stand before that, too."""
+        for mark in marks:
+            if quote.found is not None and mark.place and quote.start <= mark.start < quote.end:
+                words = self._document.text[quote.found : quote.found_end]
+                if (at := self._document.text.find(words, *mark.place)) >= 0:
+                    return replace(quote, found=at, found_end=at + quote.found_end - quote.found)
+        return quote
 
     def _quotation(self, quote: Quote) -> Citation:
         if quote.found is None or quote.found_end is None:

@@ -93,14 +93,16 @@ class RetrievalState:
         return tuple(shown)
 
     def _nearest(self, ask: Request) -> list[_Held]:
-        """The sentences. Where a heading alone has the question's words, or the number of a chapter, what
-        stands under it, behind the others.
+        """The sentences, first of passages with the question's names. Where a heading alone has the
+        question's words, or the number of a chapter, what stands under it, behind the others.
         """
-        found = [self._held(one, ask.question) for one in self.order]
+        names = set(terms(" ".join(self.evidence.names_in(ask.question))))
+        order = sorted(self.order, key=lambda one: -len(names & set(terms(self.evidence.text_of(one)))))
+        found = [self._held(one, ask.question) for one in order]
         told = [one for one in found if _is_told(ask.book, one[0])]
         under = [
             (behind_heading(ask.book, (place[0], passage.end)), words)
-            for passage, (place, words) in zip(self.order, found, strict=True)
+            for passage, (place, words) in zip(order, found, strict=True)
             if not _is_told(ask.book, place)
         ]
         return [*told, *(one for one in under if _is_told(ask.book, one[0]))][:_SHOWN_PASSAGES]

@@ -68,6 +68,18 @@ def test_sign_stands_behind_its_sentence_in_lists_and_paragraphs():
     assert "p. 1" in html.split("</ul>")[1]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_sentence_that_stands_twice_is_shown_where_it_was_taken_from(number: int):
+    """Each led to the first place: the page of a sentence between p. 140 and p. 167 was p. 10."""
+    said = "He did not believe a word of it."
+    twice = f"Ogilvy came home. {said} Henderson ran to the railway station. {said}"
+    known = Document("T", "", "txt", twice, (Section("One", 0, len(twice)),), sha256="d")
+    at = [match.start() for match in re.finditer(said, twice)][number]
+    stand = SourceSpan(1, 1 + len(said), at, at + len(said), quoted=True)
+    (one,) = Citations()(f"“{said}”", known, "", (), (stand,)).citations
+    assert one.offset == at
+
+
 def test_quotation_shows_its_place_once():
     """Two buttons for one place side by side are noise."""
     text = "It says that “Henderson ran to the railway station”."

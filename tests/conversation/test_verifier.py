@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -310,6 +311,18 @@ def test_the_number_of_a_chapter_is_no_nearest_passage():
     assert "> The keeper rowed out" in said and "> III" not in said
     search.order = passages[:1]
     assert "III" not in "".join(piece.text for piece in search.pieces(Request("Who is Ada?", book)))
+
+
+def test_the_nearest_passages_are_those_with_the_questions_names():
+    """“Who keeps the mill of Penstead?” was refused above three other villages."""
+    text = "A mill is kept by Ada.\n\nThe mill is old.\n\nAll of Penstead sleeps. "
+    book = Document("B", "", "txt", text, (Section("One", 0, len(text)),), sha256="n")
+    passages = [Passage(start, end, "One", None) for start, end in pairwise((0, 24, 42, len(text)))]
+    pieces = RetrievalState(Evidence(book), 3, passages).pieces(
+        Request("Who keeps the mill of Penstead?", book)
+    )
+    said = "".join(piece.text for piece in pieces)
+    assert said.index("All of Penstead") < said.index("kept by Ada") < said.index("The mill is old")
 
 
 def test_the_one_that_comes_with_the_program_knows_the_features():
