@@ -187,7 +187,7 @@ class RetrievalAnswering(Responder):
         ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         reason = "user" if search.stopped else best.answer.reason if best else "stop"
         done = Answer(reason, pieces, ids, stats, search.notes())
-        read = plan.of_one_part() if best else plan
+        read = plan if search.order and not best else plan.of_one_part()  # nothing was read: nothing was left
         whole = self._turns.finished(done, plan=read, sources=search.sources(ask.book))
         decoded = best.answer.token_ids if best else ()
         yield replace(whole, decoded=decoded, drawn=best.drawn if best else {}, stands=search.stands())

@@ -88,15 +88,21 @@ def test_what_is_left_out_of_a_whole_reading_is_named():
     assert any("Header" in note and "Licence" in note for note in done.notes)
 
 
-@pytest.mark.parametrize(("answers", "named"), [({}, True), (HIDDEN, False)], ids=["unfound", "found"])
-def test_what_passages_are_not_looked_for_in_is_named_where_none_answers(answers, named: bool):
-    """The persons of a play stood in its front matter, and "No answer was found" did not say so."""
+@pytest.mark.parametrize(
+    ("question", "answers", "named"),
+    [(QUESTION, {}, True), (QUESTION, HIDDEN, False), ("???!!!", {}, False)],
+    ids=["unfound", "found", "nothing to look for"],
+)
+def test_what_passages_are_not_looked_for_in_is_named_where_none_answers(question, answers, named: bool):
+    """The persons of a play stood in its front matter, and "No answer was found" did not say so; where no
+    passage was read, all else seemed to have been.
+    """
     book = told()
     first, *chapters = book.sections
     header = Section("Header", 0, 10, kind="front")
     book = replace(book, sections=(header, replace(first, start=10), *chapters))
     session, _engine = make(reader(answers))
-    done = finished(ask(session, book, QUESTION, reading_mode="retrieval"))
+    done = finished(ask(session, book, question, reading_mode="retrieval"))
     assert any("Header" in note for note in done.notes) == named
 
 
