@@ -19,7 +19,7 @@ from app.desk.pacing import Pacer
 from app.desk.store import Store
 from app.errors import in_words
 from app.store.history import History
-from app.store.turns import StoredTurn
+from app.store.turns import StoredTurn, told_chars
 from core.conversation.summary_layout import quoted, retold_to
 from core.events import (
     AttentionEvidence,
@@ -58,7 +58,8 @@ class Callbacks:
 
 class AnswerJob:
     """Runs one stream of events in its own thread, puts the answer as it stands into the state, and writes it
-    to the history while it grows. An answer `instead_of` an earlier one is written when it is complete.
+    to the history while it grows. The earlier answer that it takes the place of (`instead_of`) is kept as a
+    version from the first that is written; where this one breaks off, the better one stands.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class AnswerJob:
         self._saved_at = clock()
         self._figures, self._counted_at = AnswerStats(), -math.inf
         # what of an earlier answer must not be lost
-        self._stands = instead_of.text if instead_of else ""
+        self._earlier, self._beside = bool(instead_of and instead_of.text), False
         if instead_of is None:
             self.turn = history.add(self.conversation_id, "assistant", "", state="writing")
         else:
@@ -208,27 +209,26 @@ class AnswerJob:
         self._store.update(answer=self._snapshot)
 
     def _save_sometimes(self) -> None:
-        if not self._stands and self._clock() - self._saved_at >= SAVE_EVERY_S:
+        if self._clock() - self._saved_at >= SAVE_EVERY_S:
             self._saved_at = self._clock()
             with contextlib.suppress(sqlite3.Error):  # the end says so; until then the answer goes on
-                text = "".join(piece.text for piece in self._snapshot.kept)
-                self._history.update(self.conversation_id, self.turn, text, state="writing")
+                self._write(self._snapshot.kept, state="writing", **so_far(self._snapshot))
 
     def _end(self, event: Finished | Failed) -> None:
         now = self._snapshot
         if isinstance(event, Failed):
-            stands = [asdict(one) for one in now.standing.stands] if now.standing else []
-            said = {"error": event.message, "ways": list(event.ways), "stands": stands, "notes": how_far(now)}
-            self._save("".join(piece.text for piece in now.kept), now.kept, state="failed", **said)
-            if self._stands:
-                self._store.say(_("{reason} The earlier answer is kept.").format(reason=event.message))
+            said = {"error": event.message, "ways": list(event.ways), **so_far(now)}
+            self._save(now.kept, state="failed", why=event.message, **said)
             self._set(phase="failed", error=event.message, fatal=event.fatal, parts=())
             return
         pieces = joined((), event.pieces or (Piece(event.text, ""),))
+        parts = now.parts if event.reason != "user" else ()  # they stand in the text then
         self._save(
-            event.text,
             pieces,
+            text=event.text,
             state="stopped" if event.reason == "user" else "finished",
+            why=_("Stopped."),
+            parts=[list(part) for part in parts],
             ids=list(event.token_ids),
             decoded=list(event.decoded),
             drawn=event.drawn,
@@ -238,34 +238,56 @@ class AnswerJob:
             stats=asdict(event.stats),
             stands=[asdict(one) for one in event.stands],
         )
-        if self._stands and event.reason == "user":
-            self._store.say(_("Stopped. The earlier answer is kept."), "info")
         if event.reason != "user":
             self._tell.done(event)
-        parts = now.parts if event.reason != "user" else ()  # they stand in the text then
         self._set(phase="finished", finished=event, pieces=pieces, stats=event.stats, parts=parts)
 
-    def _save(self, text: str, pieces: tuple[Piece, ...], *, state: str, **extra: object) -> None:
-        """Writes the answer. One that cannot be written is shown all the same, and the person is told."""
-        if self._stands and state != "finished":
-            return
-        extra["level_pieces"] = [[piece.text, piece.level] for piece in pieces]
-        extra["spoiler_limit"], extra["instructions"] = self._asked.spoiler_limit, self._asked.instructions
-        extra["params"], extra["model"] = dict(self._asked.params), self._tell.model()
-        extra["looked"] = [asdict(one) for one in self._snapshot.looked]
-        extra["parts"] = [list(part) for part in self._snapshot.parts]
+    def _save(self, pieces: tuple[Piece, ...], *, state: str, why: str, **said: object) -> None:
+        """Writes the answer at its end. One that cannot be written is shown all the same, and the person is
+        told; also which answer stands, where this one broke off, `why`.
+        """
         try:
-            self._history.update(
-                self.conversation_id,
-                self.turn,
-                text,
-                state=state,
-                extra=extra,
-                keeps_version=bool(self._stands),
-            )
+            written = self._write(pieces, state=state, **said)
+            if state == "finished" or not self._earlier:
+                return
+            words = _("{reason} The earlier answer is kept.")
+            if written:
+                words = _("{reason} The earlier answer stands; what was written anew is kept beside it.")
+            if not written or self._history.stand_back(self.conversation_id, self.turn):
+                self._store.say(words.format(reason=why), "info" if state == "stopped" else "error")
         except sqlite3.Error as error:  # the turn tells so too, as long as it stands there
-            said = _("The answer is shown, but it is not stored yet. {reason}")
-            self._store.say(said.format(reason=in_words(error)))
+            words = _("The answer is shown, but it is not stored yet. {reason}")
+            self._store.say(words.format(reason=in_words(error)))
+
+    def _write(
+        self, pieces: tuple[Piece, ...], *, state: str, text: str | None = None, **said: object
+    ) -> bool:
+        """Puts the answer into the history as it is; False where an earlier one is there and nothing was told
+        yet. Raises sqlite3.Error.
+        """
+        text = "".join(piece.text for piece in pieces) if text is None else text
+        if self._earlier and state != "finished" and not told_chars(text, said["stands"]):
+            return False
+        extra = {
+            **said,
+            "level_pieces": [[piece.text, piece.level] for piece in pieces],
+            "spoiler_limit": self._asked.spoiler_limit,
+            "instructions": self._asked.instructions,
+            "params": dict(self._asked.params),
+            "model": self._tell.model(),
+            "looked": [asdict(one) for one in self._snapshot.looked],
+        }
+        keeps, self._beside = self._earlier and not self._beside, True
+        self._history.update(
+            self.conversation_id, self.turn, text, state=state, extra=extra, keeps_version=keeps
+        )
+        return True
+
+
+def so_far(now: Snapshot) -> dict[str, list]:
+    """What is kept with an answer that breaks off at this moment; what was told of parts is in its text."""
+    stands = [asdict(one) for one in now.standing.stands] if now.standing else []
+    return {"stands": stands, "notes": how_far(now)}
 
 
 def how_far(now: Snapshot) -> list[str]:

@@ -107,7 +107,7 @@ class AnswerQueue:
             number, since = instead_of.number - 1 if instead_of else history.ask(talk, ask), 0
             if left:
                 since = pairs[-len(ask.history)][0].number if ask.history else number
-                history.leave_out(talk, number, since)
+                history.note(talk, number, since=since, told="")
             events = self._retold(ask, left, number, since) if retell else self._engine.ask(ask)
             callbacks = self._callbacks(ask)
             return AnswerJob(events, history, ask, self._store, callbacks, instead_of=instead_of)
@@ -122,6 +122,6 @@ class AnswerQueue:
 
     def _retold(self, ask: Request, left: Sequence[HistoryTurn], number: int, since: int) -> Iterator[Event]:
         def keep(told: str) -> None:
-            self._history.leave_out(ask.conversation_id, number, since, told)
+            self._history.note(ask.conversation_id, number, since=since, told=told)
 
         return retold(self._engine, ask, left, keep=keep)

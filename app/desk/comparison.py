@@ -123,7 +123,7 @@ class Comparison:
             elif isinstance(event, Failed):
                 self._store.say(event.message)
             elif isinstance(event, Finished) and event.reason != "user":
-                self._history.compare(talk, answer.number, _found(event, answer))
+                self._history.note(talk, answer.number, compared=_found(event, answer))
 
 
 def _found(plain: Finished, answer: StoredTurn) -> dict[str, Any]:

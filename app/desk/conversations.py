@@ -41,11 +41,13 @@ class Conversations:
         return True
 
     def ask_otherwise(self, number: int) -> None:
-        """Opens a copy that ends before the question `number`, for another wording of it."""
-        if number <= 1:
-            self._books.begin_conversation()
-        else:
-            self.fork(number - 1)
+        """Lays out what stands before the question `number`, for another wording of it. It is a copy once
+        that is asked.
+        """
+        talk = self._store.state.conversation_id
+        self._books.begin_conversation()
+        if number > 1 and not self._store.state.conversation_id:
+            self._store.update(conversation_id=self._history.fork_later(talk, number - 1))
 
     def use_version(self, number: int, version: int) -> None:
         """Lets an earlier version of the answer `number` stand in its place; the one that stood is kept."""

@@ -108,10 +108,13 @@ class Questions:
             self._recap(book, min(first, here), here, end)
 
     def regenerate(self) -> None:
-        """Answers the last question again. The old answer stands until the new one is complete."""
+        """Answers the last question again. The old answer stands until the new one is complete; a summary
+        that broke off goes on from the parts that were told.
+        """
         turns = self._books.turns
         if turns and turns[-1].role == "assistant" and not self._is_down():
-            self._send(instead_of=turns[-1], **asked_again(turns[-2]), again=True)
+            again = turns[-1].state == "finished"
+            self._send(instead_of=turns[-1], **asked_again(turns[-2]), again=again)
 
     def ask_as(self, mode: str) -> None:
         """Asks the question that was refused again, with the book read in a way that answers it; the book is
@@ -121,7 +124,7 @@ class Questions:
         if not turns or turns[-1].state != "failed" or self._store.refuse_while_busy() or self._is_down():
             return
         self._choose_reading(mode)
-        self._history.read_as(self._store.state.conversation_id, turns[-2].number, mode)
+        self._history.note(self._store.state.conversation_id, turns[-2].number, reading_mode=mode)
         self.regenerate()
 
     def drop_oldest(self) -> None:

@@ -19,6 +19,7 @@ from app.store.library import Library
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark, Notebook
 from app.store.turns import StoredTurn
 from core.config import checked
+from core.conversation.chapter_names import section_title
 from core.documents.document import Document
 from core.documents.finding import Finder
 from core.text.words import translated as _
@@ -268,7 +269,7 @@ def _only(book: Document, chapters: tuple[int, ...]) -> Document:
 
 def where(book: Document, offset: int) -> str:
     """A place for people: chapter, and page where the book has pages."""
-    title, page = book.section_at(offset).title, book.page_at(offset)
+    title, page = section_title(book.section_at(offset).title), book.page_at(offset)
     return _("{chapter}, p. {page}").format(chapter=title, page=page) if page else title
 
 

@@ -128,6 +128,9 @@ class EngineProcess:
             self._heard(self, said)
 
 
+KILLED = ("signal 9", "signal 15")
+
+
 def log_path(of: str = "engine") -> Path:
     """Where a process of the app writes what goes on and what went wrong."""
     return paths.subdir("logs") / f"{of}.log"
@@ -170,7 +173,14 @@ def why_ended(how: str, mapped_files: Mapping[str, int]) -> str:
         "The engine stopped unexpectedly ({how}) and was started again. Nothing of the conversation is "
         "lost: try again."
     )
-    return said.format(how=how)
+    return said.format(how=what_ended(how))
+
+
+def what_ended(how: str) -> str:
+    """What ended a process, in words for people; the log has signal or exit code."""
+    if how in KILLED:
+        return _("ended from outside, by another program or by the system, as when memory runs short")
+    return _("an error of its own; the log has more")
 
 
 def _environment() -> dict[str, str]:

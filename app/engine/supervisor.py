@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.engine import standstill
-from app.engine.process import EngineProcess, log_path, why_ended
+from app.engine.process import EngineProcess, log_path, what_ended, why_ended
 from app.errors import in_words
 from core.config import Settings
 from core.events import Event, Failed, Loading
@@ -230,7 +230,7 @@ class Supervisor:
                 "The engine stopped {times} times while starting ({how}). What it wrote is in {log}. Close "
                 "other programs or choose a smaller model."
             )
-            self.error = words.format(times=self._failures, how=how, log=log_path())
+            self.error = words.format(times=self._failures, how=what_ended(how), log=log_path())
             self._become("failed")
         else:
             self._launch()

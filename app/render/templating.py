@@ -7,6 +7,7 @@ import re
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from core.conversation.chapter_names import section_title
 from core.model.store.catalogue import spelt, title_of
 from core.paths import ROOT
 from core.text.words import Message, duration, entry, language, localised, localized, size
@@ -118,6 +119,7 @@ _environment.filters.update(
         "paragraphs": _paragraphs,
         "told": localized,
         "titled": title_of,
+        "section_title": section_title,
         "spelt": spelt,
     }
 )

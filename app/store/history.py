@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.errors import in_words
-from app.store import fulltext
+from app.store import fulltext, versions
 from app.store.database import check_place, connect, file_at, reopened
 from app.store.making_room import with_room
 from app.store.turn_rows import TurnRows, read_rows, read_talks
@@ -34,6 +34,8 @@ from core.text.packing import from_text, to_json_text, to_text
 from core.text.words import joined_sentences
 from core.text.words import translated as _
 
+_WRITING = "SELECT conversation_id, number FROM turns WHERE state = 'writing'"
+
 
 class History:
     """The conversations of one data folder. Thread-safe; every change is on disk when the call returns."""
@@ -47,6 +49,7 @@ class History:
         self._failures, self._refusal = 0, ""
         self._held, self._holds = UnwrittenTurns(), False
         self._unwritten: dict[tuple[str, int], UnwrittenAnswer] = {}
+        self._forks: dict[str, tuple[str, int]] = {}  # not made yet: of which conversation, up to which turn
         self._left_writing: frozenset[tuple[str, int]] = frozenset()  # by an earlier run: told as stopped
         self._last = TurnRows("", (), {})  # what `turns` read last: told while nothing can be
 
@@ -81,12 +84,14 @@ class History:
             made = Conversation(name or new_id(), book_id, _("New conversation"), now, spoiler_limit)
             if self._holds:
                 self._held.talks[made.id] = made
-                return made
-            self._db.execute(
-                "INSERT INTO conversations (id, book_id, title, created, updated, until) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (made.id, book_id, to_text(made.title), now, now, spoiler_limit),
-            )
+            else:
+                self._db.execute(
+                    "INSERT INTO conversations (id, book_id, title, created, updated, until) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (made.id, book_id, to_text(made.title), now, now, spoiler_limit),
+                )
+            if made.id in self._forks:
+                self._fill(made)
         return made
 
     def limit(self, conversation_id: str, spoiler_limit: int | None) -> None:
@@ -118,6 +123,8 @@ class History:
         """The conversation's turns in order; empty for an unknown conversation. While its drive is away, the
         conversation that was read last is told as it was.
         """
+        if conversation_id in self._forks and not self.title(conversation_id):
+            return self._up_to(*self._forks[conversation_id])
         with self._lock:
             try:
                 self._last = read_rows(self._db, conversation_id)
@@ -139,49 +146,54 @@ class History:
 
     def keep_version(self, conversation_id: str, number: int) -> None:
         """Keeps the answer as it is now beside the one that is going to take its place."""
-        query = """INSERT INTO versions (conversation_id, number, version, text, state, extra)
-                   SELECT conversation_id, number, (
-                       SELECT COALESCE(MAX(version), 0) + 1 FROM versions AS other
-                       WHERE other.conversation_id = turns.conversation_id AND other.number = turns.number),
-                   text, state, extra FROM turns WHERE conversation_id = ? AND number = ?"""
         with self._lock:
-            self._db.execute(query, (conversation_id, number))
+            versions.keep(self._db, conversation_id, number)
 
     def use_version(self, conversation_id: str, number: int, version: int) -> None:
         """Lets an earlier version of an answer stand; the one that stood becomes one of the others."""
-        key = (conversation_id, number, version)
-        where = "WHERE conversation_id = ? AND number = ? AND version = ?"
         self.store_again()
         with self.together():
-            chosen = self._db.execute(f"SELECT text, state, extra FROM versions {where}", key).fetchone()
-            if chosen is None:
-                return
-            self._db.execute(f"DELETE FROM versions {where}", key)
-            self.keep_version(conversation_id, number)
-            self._db.execute(
-                "UPDATE turns SET text = ?, state = ?, extra = ? WHERE conversation_id = ? AND number = ?",
-                (*chosen, conversation_id, number),
-            )
+            versions.use(self._db, conversation_id, number, version)
+
+    def stand_back(self, conversation_id: str, number: int) -> bool:
+        """An answer that broke off gives way to the one before it, where that is complete or tells more;
+        whether it does.
+        """
+        with self.together():
+            return versions.stand_back(self._db, conversation_id, number)
 
     def fork(self, conversation_id: str, number: int) -> str:
-        """A copy of the conversation up to and with its turn `number`, named by the question there until one
-        is asked in it. Returns its id.
-        """
+        """The id of a copy up to and with turn `number`, named by the question there until one is asked."""
         self.store_again()
-        asked = [one for one in self.turns(conversation_id) if one.role == "user" and one.number <= number]
-        with self.together():
-            (book_id, title, spoiler_limit) = self._db.execute(
-                "SELECT book_id, title, until FROM conversations WHERE id = ?", (conversation_id,)
-            ).fetchone()
-            made = self.create(book_id, spoiler_limit)
-            self._db.execute(
-                "INSERT INTO turns (conversation_id, number, role, text, state, extra) "
-                "SELECT ?, number, role, text, state, extra FROM turns "
-                "WHERE conversation_id = ? AND number <= ?",
-                (made.id, conversation_id, number),
-            )
-            self.rename(made.id, fork_title(displayed_text(asked[-1]) if asked else from_text(title)))
-        return made.id
+        made = self.fork_later(conversation_id, number)
+        query = "SELECT book_id, until FROM conversations WHERE id = ?"
+        with self._lock:
+            row = self._db.execute(query, (self._forks[made][0],)).fetchone()
+            return self.create(*row, made).id
+
+    def fork_later(self, conversation_id: str, number: int) -> str:
+        """The id of such a copy that is made when it is created, with a question; until then `turns` tells
+        what will be in it, and nothing of it is on disk.
+        """
+        made, origin = new_id(), conversation_id
+        if not self.title(origin) and origin in self._forks:
+            origin, _last = self._forks[origin]
+        self._forks[made] = (origin, number)
+        return made
+
+    def _up_to(self, conversation_id: str, last: int) -> list[StoredTurn]:
+        said = self.turns(conversation_id)
+        return [replace(turn, versions=()) for turn in said if turn.number <= last]
+
+    def _fill(self, made: Conversation) -> None:
+        """Copies what a fork goes on from; again, where the disk did not take it."""
+        copied = self._up_to(*self._forks[made.id])
+        if self._holds:
+            del self._forks[made.id]
+        for turn in copied:
+            self.add(made.id, turn.role, turn.text, state=turn.state, extra=turn.extra)
+        if not self._holds and (asked := [displayed_text(one) for one in copied if one.role == "user"]):
+            self.rename(made.id, fork_title(asked[-1]))
 
     def add(
         self,
@@ -222,38 +234,19 @@ class History:
         """Appends a question with the choices around it, so that it can be asked again; see `asked_again`."""
         return self.add(conversation_id, "user", wording(ask), extra=choices(ask))
 
-    def leave_out(self, conversation_id: str, number: int, since: int, told: str = "") -> None:
-        """Notes at the question `number` that no turn before `since` goes to the engine from then on, and
-        what is told in their place.
+    def note(self, conversation_id: str, number: int, **values: object) -> None:
+        """Changes these of a turn's `extra`: at a question since which turn what is said goes to the engine
+        ("since") with what is "told" of those before, in which "reading_mode" it is asked again; with an
+        answer what plain decoding said beside it ("compared").
         """
         with self._lock:
-            if self._held.note(conversation_id, number, {"since": since, "told": told}):
+            if self._held.note(conversation_id, number, values):
                 return
-            key = (conversation_id, number)
-            query = "SELECT extra FROM turns WHERE conversation_id = ? AND number = ?"
-            (extra,) = self._db.execute(query, key).fetchone()
-            changed = json.dumps({**json.loads(extra), "since": since, "told": told})
-            self._db.execute(
-                "UPDATE turns SET extra = ? WHERE conversation_id = ? AND number = ?", (changed, *key)
-            )
-
-    def read_as(self, conversation_id: str, number: int, mode: str) -> None:
-        """The question `number` has the book read in another way when it is asked again."""
-        with self._lock:
             self.store_again()
-            query = "UPDATE turns SET extra = json_set(extra, '$.reading_mode', ?)"
-            key = (conversation_id, number)
-            self._db.execute(f"{query} WHERE conversation_id = ? AND number = ?", (mode, *key))
-
-    def compare(self, conversation_id: str, number: int, compared: dict) -> None:
-        """Keeps with the answer `number` what plain decoding said beside it."""
-        with self._lock:
-            self.store_again()
-            key = (conversation_id, number)
-            query = "UPDATE turns SET extra = json_set(extra, '$.compared', json(?))"
-            self._db.execute(
-                f"{query} WHERE conversation_id = ? AND number = ?", (to_json_text(compared), *key)
-            )
+            key, where = (conversation_id, number), "WHERE conversation_id = ? AND number = ?"
+            for extra in self._db.execute(f"SELECT extra FROM turns {where}", key).fetchall():
+                changed = json.dumps({**json.loads(*extra), **json.loads(to_json_text(values))})
+                self._db.execute(f"UPDATE turns SET extra = ? {where}", (changed, *key))
 
     def update(
         self,
@@ -440,16 +433,22 @@ class History:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def settle(self) -> int:
-        """Answers still marked as being written (the app was killed) become `stopped`. Returns how many; why
-        that cannot be written, as on a full disk, is the `warning`, and they are told so all the same.
+        """Answers still marked as being written (the app was killed) become `stopped`, or give way. How many;
+        why that cannot be written, as on a full disk, is the `warning`, and they are told so all the same.
         """
         with self._lock:
-            query = "UPDATE turns SET state = 'stopped' WHERE state = 'writing'"
             try:
-                return with_room(lambda: self._db.execute(query)).rowcount
+                return len(with_room(self._stop))
             except sqlite3.Error as error:
                 self.warning = joined_sentences(*filter(None, (self.warning, in_words(error))))
-                left = "SELECT conversation_id, number FROM turns WHERE state = 'writing'"
                 with contextlib.suppress(sqlite3.Error):
-                    self._left_writing = frozenset(self._db.execute(left).fetchall())
+                    self._left_writing = frozenset(self._db.execute(_WRITING).fetchall())
                 return 0
+
+    def _stop(self) -> list[tuple[str, int]]:
+        with self.together():
+            left = self._db.execute(_WRITING).fetchall()
+            self._db.execute("UPDATE turns SET state = 'stopped' WHERE state = 'writing'")
+            for key in left:
+                self.stand_back(*key)
+        return left

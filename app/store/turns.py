@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
@@ -118,6 +118,14 @@ def level_pieces(turn: StoredTurn) -> Sequence[tuple[str, str]]:
         as_written = [(reread(text), level) for text, level in pieces]
     same = "".join(text for text, _level in as_written).strip() == turn.text.strip()
     return as_written if same else pieces
+
+
+def told_chars(text: str, stands: Sequence[Mapping[str, Any]]) -> int:
+    """How much of an answer is told, in characters: of a summary the sentences that are not the book's own.
+    `stands`: its `extra["stands"]`.
+    """
+    told = [one["end"] - one["start"] for one in stands if not one.get("quoted")]
+    return sum(told) if stands else len(text.strip())
 
 
 def choices(ask: Request) -> dict[str, Any]:

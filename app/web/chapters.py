@@ -9,7 +9,7 @@ from typing import Any
 from app.desk.values import ShownPassage
 from app.render.templating import render
 from app.store.notebook import Notebook
-from core.conversation.chapter_names import chapter_names
+from core.conversation.chapter_names import chapter_names, section_title
 from core.conversation.reading import book_chapters
 from core.documents.document import Document, Section
 from core.documents.word_count import count_words
@@ -35,7 +35,7 @@ def tree_html(
     rows = [
         {
             "number": number,
-            "title": one.title,
+            "title": section_title(one.title),
             "start": one.start,
             "level": one.level,
             "here": one == book.section_at(passage.offset),
@@ -66,7 +66,7 @@ def chapter_menu(
     rows = [
         ("", number, "", False)
         if limit and number > limit
-        else (name.part, number, " ".join(one.title.split()), name.numbered)
+        else (name.part, number, section_title(" ".join(one.title.split())), name.numbered)
         for number, (name, one) in enumerate(named, 1)
     ]
     return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]

@@ -429,6 +429,7 @@
     window.triforce.read();
     window.triforce.listen();
     window.triforce.name();
+    window.triforce.reopen(() => toggleDrawer("settings", true));
   };
   const ready = new MutationObserver(begin);
   ready.observe(root, { childList: true, subtree: true });

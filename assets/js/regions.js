@@ -73,6 +73,27 @@
   });
   const draft = () => sessionStorage.getItem(DRAFT) ?? "";
 
+  // the settings that another language was chosen in lie open afterwards, too, and which groups of them do
+  const SETTINGS = "triforce.settings";
+  const groups = () => [...document.querySelectorAll("#settings details")];
+  const reload = () => {
+    const open = document.body.dataset.settings && groups().map((one) => one.open);
+    if (open) sessionStorage.setItem(SETTINGS, JSON.stringify(open));
+    window.triforce.renew();
+    window.location.reload();
+  };
+  let lay = null;                              // until they are drawn
+  const reopen = (show) => {
+    const open = JSON.parse(sessionStorage.getItem(SETTINGS) ?? "null");
+    sessionStorage.removeItem(SETTINGS);
+    lay = open && (() => {
+      if (!groups().length) return;
+      lay = null;
+      groups().forEach((one, at) => { one.open = open[at] ?? false; });
+      show();
+    });
+  };
+
   const connection = ({ lost, tabs, teller }) => {
     const { dataset } = document.body;
     if (lost !== undefined) { if (lost) dataset.lost = lost; else delete dataset.lost; }
@@ -87,11 +108,12 @@
       connection(state);
       if (regions || state.lost) document.getElementById("frame")?.remove();
       if (!regions) return;
-      if (launch !== root.dataset.launch) { window.triforce.renew(); window.location.reload(); return; }
+      if (launch !== root.dataset.launch) { reload(); return; }
       for (const [name, blocks] of Object.entries(regions)) {
         const region = document.querySelector(`[data-region="${name}"]`);
         if (region) show(region, blocks);
       }
+      lay?.();
     };
     const seen = () => port.postMessage({ hidden: document.hidden });
     port.postMessage("hello");
@@ -100,5 +122,5 @@
     window.addEventListener("pagehide", () => port.postMessage("bye"));
     window.addEventListener("pageshow", (event) => { if (event.persisted) window.location.reload(); });
   };
-  window.triforce = { follow, draft };
+  window.triforce = { follow, draft, reopen };
 })();

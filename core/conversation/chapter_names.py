@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.documents.document import Document, Section
-from core.text.words import listed_texts
+from core.documents.document import FRONT_MATTER, NOTICES, Document, Section
+from core.text.words import Message, listed_texts
 from core.text.words import translated as _
 
 _NUMBERS = (
@@ -21,6 +21,7 @@ _NUMBERED = re.compile(
     r"(?:[.:)\s\u2013\u2014-]+(?P<title>.*))?$",
     re.IGNORECASE,
 )
+_UNNAMED = re.compile(r"Section (\d+)")  # core.documents.structure calls it so
 _LABEL_CHARS = 72
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 _ROMAN = re.compile(r"C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")  # without D and M: MIX is a word
@@ -40,13 +41,21 @@ class ChapterName:
         return _NUMBERED.match(self.title) is not None
 
 
+def section_title(title: str) -> str:
+    """A section's title for people: one that the program gave it is said in the language at hand."""
+    if title == FRONT_MATTER or title in NOTICES:
+        return _(title)
+    number = _UNNAMED.fullmatch(title)
+    return _("Section {number}").format(number=int(number[1])) if number else title
+
+
 def chapter_names(document: Document, book: Sequence[Section]) -> list[ChapterName]:
     """The chapters' names, in the order of `book`."""
     parts = [section for section in document.sections if section.kind == "part"]
     names = []
     for i, section in enumerate(book):
         above = [part for part in parts if part.start <= section.start]
-        title = _calm(section.title) or _("Section {number}").format(number=i + 1)
+        title = _calm(section_title(section.title)) or _("Section {number}").format(number=i + 1)
         names.append(ChapterName(title, _part_name(above[-1].title) if len(parts) > 1 and above else ""))
     return names
 
@@ -60,6 +69,8 @@ def _part_name(title: str) -> str:
 
 def _calm(title: str) -> str:
     """A title on one line, without its full stop; one printed in capitals as one would write it."""
+    if isinstance(title, Message):
+        return title
     title = re.sub(r"(?<![.\s].)(?<!\.\.)\.$", "", " ".join(title.split()))
     if not title.isupper() or len(title) <= 4:
         return title

@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import Any
 
 from core.config import READING_MODES
-from core.conversation.chapter_names import ChapterName, chapter_names, range_name
+from core.conversation.chapter_names import ChapterName, chapter_names, range_name, section_title
 from core.conversation.chunking import ChunkingUnit, TokenCounter, units
-from core.documents.document import FRONT_MATTER, Document, Section
+from core.documents.document import Document, Section
 from core.errors import UserError
 from core.model.store.catalogue import load_catalogue
 from core.text.words import translated as _
@@ -278,7 +278,7 @@ def _left_out(document: Document, book: Sequence[Section], unchosen: Sequence[st
 
 def outside_name(section: Section) -> str:
     """The title of one of Document.outside, as a person is told it."""
-    return _(FRONT_MATTER) if section.title == FRONT_MATTER else section.title or _("untitled pages")
+    return section_title(section.title) or _("untitled pages")
 
 
 def _spans(chosen: Sequence[Section]) -> list[tuple[int, int]]:

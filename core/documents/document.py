@@ -18,14 +18,11 @@ from core.text.words import translated as _
 READER_VERSION = 8
 
 # titles of the sections that hold what a publisher put before and behind a book: nothing of the book
-NOTICES = ("Project Gutenberg header", "Project Gutenberg licence")
+NOTICES = (N_("Project Gutenberg header"), N_("Project Gutenberg licence"))
+FRONT_MATTER = N_("Front matter")  # of what stands before the first heading and has no title of its own
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+|[ivxlcdm]+")
-
-
-# the title of what stands before the first heading and has none of its own
-FRONT_MATTER = N_("Front matter")
 
 
 @dataclass(frozen=True, slots=True)

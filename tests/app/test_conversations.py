@@ -8,6 +8,7 @@ from app.desk import trash as module
 from app.store.history import History
 from app.web.page import Page
 from tests.support.fake_runtime import ANSWER, wait_until
+from tests.support.full_disks import FullAtCommit
 
 
 def ask(desk, question: str) -> str:
@@ -133,9 +134,35 @@ def test_a_question_in_other_words_begins_before_it(desk):
     again(desk, "Two?")
     desk.actions.dispatch({"act": "ask-otherwise", "value": "3", "text": "Two?"})
     assert desk.state.conversation_id != first and texts(desk) == ["One?", ANSWER]
+    assert titles(desk) == ["One?"], "thought better of, a copy stayed on the shelf"
+    again(desk, "Two, then?")
+    assert texts(desk) == ["One?", ANSWER, "Two, then?", ANSWER] and "Two, then?" in titles(desk)
+    assert desk.engine.asked[-1].history[0].question == "One?"
+    desk.actions.dispatch({"act": "talk", "id": first})
+    assert len(texts(desk)) == 4
+    desk.actions.dispatch({"act": "ask-otherwise", "value": "3", "text": "Two?"})
+    desk.actions.dispatch({"act": "fork", "value": "2"})
+    assert len(titles(desk)) == 3 and texts(desk) == ["One?", ANSWER], "a fork of what is no copy yet"
     desk.actions.dispatch({"act": "talk", "id": first})
     desk.actions.dispatch({"act": "ask-otherwise", "value": "1", "text": "One?"})
-    assert desk.state.conversation_id == "" and len(titles(desk)) == 2
+    assert desk.state.conversation_id == "" and len(titles(desk)) == 3
+
+
+def test_words_that_an_answer_is_asked_in_again_stand_in_their_copy_on_a_full_disk(desk, tmp_path):
+    """What was said before them was asked without, and gone from the page."""
+    ask(desk, "One?")
+    again(desk, "Two?")
+    desk.actions.dispatch({"act": "ask-otherwise", "value": "3", "text": "Two?"})
+    desk.history._db = FullAtCommit(desk.history._db)
+    desk.history._db.is_full = True
+    again(desk, "Two, then?")
+    assert texts(desk) == ["One?", ANSWER, "Two, then?", ANSWER]
+    desk.history._db.is_full = False
+    desk.history.store_again()
+    assert texts(desk) == ["One?", ANSWER, "Two, then?", ANSWER]
+    made = History(tmp_path / "chats.db")
+    assert [turn.text for turn in made.turns(desk.state.conversation_id)] == texts(desk)
+    made.close()
 
 
 def test_versions_of_an_answer_stay_and_change_places(desk):

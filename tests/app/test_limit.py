@@ -155,7 +155,8 @@ def test_what_was_told_in_short_from_behind_the_limit_is_not_told_to_the_model(d
     """It stood in place of older questions, and no limit was looked at."""
     said(desk, "How does it end?", f"{MARKER} rows away.")
     said(desk, "And then?", "Nobody knows.")
-    desk.history.leave_out(desk.state.conversation_id, 3, 3, f"It was told that {MARKER} rows away.")
+    told = f"It was told that {MARKER} rows away."
+    desk.history.note(desk.state.conversation_id, 3, since=3, told=told)
     said(desk, "Who?", "Oddo.")
     assert MARKER in desk.engine.asked[-1].history[0].answer, "else this test shows nothing"
     act(desk, act="limit", value="2")

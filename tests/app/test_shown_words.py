@@ -26,7 +26,9 @@ from app.store.turns import displayed_text
 from app.web import regions
 from app.web.citations import Citations, CitedAnswer
 from core.config import Settings
+from core.conversation.chapter_names import section_title
 from core.conversation.retrieval_result import quotation
+from core.documents.document import FRONT_MATTER, NOTICES
 from core.documents.safely import read_safely
 from core.errors import DocumentError
 from core.events import Delta, Finished, Piece, Stats
@@ -244,3 +246,12 @@ def test_a_message_that_is_cut_is_text():
         (cut,) = blocks([(str(_(UNFOUND))[:8], "")])
     assert localized(whole.items[0][0].runs[0].text) == UNFOUND
     assert len(cut.items[0][0].runs[0].text) == 8
+
+
+def test_titles_that_the_program_gave_are_in_the_language_of_the_page():
+    """A German footer had "Nicht gelesen: Front matter (vor dem eigentlichen Buch)"."""
+    own = (FRONT_MATTER, *NOTICES, "Section 3")
+    with in_language("de"):
+        assert not {localized(section_title(one)) for one in own} & set(own)
+    assert [str(section_title(one)) for one in own] == list(own)
+    assert section_title("Section 3 of the Act") == "Section 3 of the Act", "the book's own"

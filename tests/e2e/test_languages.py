@@ -68,6 +68,10 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     assert page.get_attribute("#question textarea", "placeholder") == "就这本书提问…"
     assert "书库" in page.inner_text("#left")
     assert serve.desk.books.turns[0].text == "Summarise this book", "what is kept is English"
+    # Esc, meant for the drawer that was gone without a word, stopped an answer
+    page.wait_for_selector("#set-language:visible")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#set-language")
 
 
 INSIDE = """() => [...document.querySelectorAll("#reader p")]
