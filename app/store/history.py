@@ -144,11 +144,6 @@ class History:
         late = self._unwritten.get(key)
         return late.over(turn, self._refusal) if late else turn
 
-    def keep_version(self, conversation_id: str, number: int) -> None:
-        """Keeps the answer as it is now beside the one that is going to take its place."""
-        with self._lock:
-            versions.keep(self._db, conversation_id, number)
-
     def use_version(self, conversation_id: str, number: int, version: int) -> None:
         """Lets an earlier version of an answer stand; the one that stood becomes one of the others."""
         self.store_again()
@@ -300,7 +295,7 @@ class History:
         for key, late in list(self._unwritten.items()):
             with self.together():
                 if late.keeps_version:
-                    self.keep_version(*key)
+                    versions.keep(self._db, *key)
                 self._db.execute(
                     "UPDATE turns SET text = ?, state = ? WHERE conversation_id = ? AND number = ?",
                     (late.text, late.state, *key),

@@ -124,8 +124,7 @@ def test_versions_are_indexed_in_a_file_from_before_and_leave_no_word_behind(tmp
     talk = history.create("book").id
     history.add(talk, "user", "Who?")
     number = history.add(talk, "assistant", "Quillfeather of old", extra={"spoiler_limit": 2})
-    history.keep_version(talk, number)
-    history.update(talk, number, "Nobody", state="finished", extra={})
+    history.update(talk, number, "Nobody", state="finished", extra={}, keeps_version=True)
     history._db.execute("INSERT INTO said(said) VALUES ('delete-all')")  # as an index without them
     history.close()
     again = History(tmp_path / "c.db")
