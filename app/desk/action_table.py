@@ -169,7 +169,9 @@ def of_conversations(
         "fork": action(talks.fork, number=number_field("value")),
         "ask-otherwise": action(talks.ask_otherwise, number=number_field("value")),
         "version": action(talks.use_version, number=number_field("id"), version=number_field("value")),
-        "bring-in": action(conversation_import.bring_in, path=text_field("path")),
+        "bring-in": action(
+            conversation_import.bring_in, path=text_field("path"), name=text_field("name", NAME_CHARS)
+        ),
     }
 
 
@@ -212,6 +214,7 @@ def of_the_app(
     """What is done with settings, the engine and the data."""
     return {
         "dismiss": action(partial(store.update, notice=None), while_moving=True),
+        "dismiss-failures": action(partial(store.update, failures=()), while_moving=True),
         "restart": action(engine.restart),
         "cancel-loading": action(engine.cancel_loading),
         "apply": action(engine.apply),

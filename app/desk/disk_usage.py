@@ -40,7 +40,8 @@ class DiskUsage:
     ) -> None:
         self._store, self._library, self._history = store, library, history
         self._preferences, self._models = preferences, models
-        self._seen: Notice | None = None  # the last error that was said
+        # the errors that were said last
+        self._seen: tuple[Notice | None, tuple[str, ...]] = (None, ())
         self._retries = threading.Lock()
 
     def look(self) -> None:
@@ -64,9 +65,10 @@ class DiskUsage:
         """Looks whether the disk is full where an error is said: what can go is shown beside it then. What
         could not be stored is tried again until it is, as when a drive is back.
         """
-        notice = self._store.state.notice
-        if notice is not None and notice is not self._seen and notice.kind == "error":
-            self._seen = notice
+        now, seen = self._store.state, self._seen
+        notice = now.notice if now.notice and now.notice.kind == "error" else seen[0]
+        self._seen = notice, now.failures
+        if notice is not seen[0] or now.failures and now.failures is not seen[1]:
             threading.Thread(target=self._mend, name="disk", daemon=True).start()
 
     def _mend(self) -> None:

@@ -234,12 +234,17 @@ class ConversationImport:
         self._store, self._library, self._history = store, library, history
         self._books, self._reader, self._uploads = books, reader, uploads
 
-    def bring_in(self, path: str) -> None:
+    def bring_in(self, path: str, name: str) -> None:
         """Opens a conversation that was exported, or the one there that is the same, and takes the bookmarks
-        of its book along; `path`: an upload, which is deleted. Raises UserError where it is none, or about a
-        book that is not on the shelf.
+        of its book along; `path`: an upload, which is deleted. Says why of a file called `name` that is none,
+        or about a book that is not on the shelf.
         """
-        file = uploaded(self._uploads, path)
+        try:
+            self._bring_in(uploaded(self._uploads, path))
+        except UserError as error:
+            self._store.fail(name, str(error))
+
+    def _bring_in(self, file: Path) -> None:
         try:
             made = brought(file)
         finally:

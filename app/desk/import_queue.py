@@ -26,7 +26,6 @@ from app.store.known_files import KnownFiles
 from core.documents.document import Document
 from core.documents.pdf.ocr import how_to
 from core.errors import PasswordNeeded, ScannedPages, UserError
-from core.text.words import joined_sentences, listed_texts
 from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
@@ -63,15 +62,16 @@ class ImportQueue:
         self._store, self._shelf, self._readers, self._uploads = store, shelf, readers, uploads
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
-        self._told_of = 0  # files of this row that failed
         self._queue: deque[ImportedFile] = deque()  # dropped while another file was being read
 
     def upload(self, path: str, name: str, title: str = "") -> None:
-        """Reads an uploaded file; `title`: its name on the shelf, where the person gave one. Raises UserError
-        for one that is none.
-        """
-        title = " ".join(title.split())[:TITLE_CHARS]
-        self._open(ImportedFile(uploaded(self._uploads, path), name, _("Opening"), title=title))
+        """Reads an uploaded file; `title`: its name on the shelf, where the person gave one."""
+        try:
+            file = uploaded(self._uploads, path)
+        except UserError as error:
+            self._store.fail(name, str(error))
+        else:
+            self._open(ImportedFile(file, name, _("Opening"), title=" ".join(title.split())[:TITLE_CHARS]))
 
     def refuse(self, name: str, limit_mb: int) -> None:
         """Says why the page did not take a file: larger than so many MB, or lost on the way."""
@@ -82,7 +82,7 @@ class ImportQueue:
             reason = in_words(OSError(errno.ENOENT, name))
         if limit_mb:
             reason = _("It is larger than the limit of {limit} MB.").format(limit=limit_mb)
-        self._store.say(_("“{name}” was not opened. {reason}").format(name=name, reason=reason))
+        self._store.fail(name, reason)
 
     def sample(self, name: str) -> None:
         """Opens one of the app's own books."""
@@ -99,7 +99,7 @@ class ImportQueue:
             self._take_in(ImportedFile(path, path.name, _("Opening"), keep=True))
         for path in paths:
             if Path(path) not in there:
-                self._tell(_("There is no file {path}.").format(path=path))
+                self._store.fail(path, _("There is no file {path}.").format(path=path))
 
     def read_apart(
         self, path: Path, *, progress: Callable[..., None], should_stop: Callable[[], bool]
@@ -107,7 +107,9 @@ class ImportQueue:
         """A file for somebody else than the person, and its cover; the file stays. Raises UserError."""
         readers = self._readers
         document = readers.read(path, password=None, ocr=False, progress=progress, should_stop=should_stop)
-        return _named(document, path.name), readers.cover(path, password=None, should_stop=should_stop)
+        return self._named(document, ImportedFile(path, path.name)), readers.cover(
+            path, password=None, should_stop=should_stop
+        )
 
     def give_password(self, password: str) -> None:
         """Tries again to open the locked file."""
@@ -185,7 +187,6 @@ class ImportQueue:
             if before is not None and not before.offer:
                 self._wait_in_line(opening)
                 return
-            self._told_of = 0
             shown = replace(opening, behind=len(self._queue))
             self._store.update(lambda now: replace(now, opening=shown, notice=now.undo_offer))
         if before:
@@ -200,7 +201,7 @@ class ImportQueue:
         if len(self._queue) >= MOST_WAITING:
             _drop(opening)
             words = _("{count} files wait already. Drop “{name}” again when they are read.")
-            self._store.say(words.format(count=len(self._queue), name=opening.name))
+            self._store.fail(opening.name, words.format(count=len(self._queue), name=opening.name))
             return
         self._queue.append(opening)
         self._store.update(opening=replace(self._store.state.opening, behind=len(self._queue)))
@@ -214,14 +215,6 @@ class ImportQueue:
             self._store.update(opening=replace(opening, behind=len(self._queue)))
         self._begin(opening)
 
-    def _tell(self, words: str) -> None:
-        """What became of a file. What was told of the one before stays: nobody has read it yet."""
-        before = self._store.state.notice
-        if before and before.kind == "error" and self._told_of > 0:
-            words = joined_sentences(before.text, words)
-        self._told_of += 1
-        self._store.say(words)
-
     def _open_again(self, opening: ImportedFile) -> None:
         if self._store.refuse_while_moving():
             return
@@ -229,7 +222,8 @@ class ImportQueue:
             self._open(replace(opening, stage=_("Opening"), fraction=None))
         else:  # uploads do not wait for ever
             words = _("“{name}” was deleted here in the meantime. Please drop it again.")
-            self._store.update(opening=None, notice=Notice(words.format(name=opening.name)))
+            self._store.update(opening=None)
+            self._store.fail(opening.name, words.format(name=opening.name))
 
     def _read_file(self, opening: ImportedFile) -> None:
         done: ImportedFile | None = None
@@ -242,8 +236,7 @@ class ImportQueue:
             done = self._offered(opening, str(error))
             self._hint("" if done else str(error))
         except UserError as error:
-            several = self._queue or self._told_of
-            self._tell(listed_texts((opening.name, error), ": ") if several else str(error))
+            self._store.fail(opening.name, str(error), stored_as=opening.path.name)
         # the boundary to the person: a reader's bug must not take the page down
         except Exception as error:
             log.exception("reading %s failed", opening.name)
@@ -255,7 +248,7 @@ class ImportQueue:
                     "may work."
                 )
             )
-            self._tell(words.format(name=opening.name))
+            self._store.fail(opening.name, words.format(name=opening.name))
         finally:
             if done is None:
                 _drop(opening)
@@ -288,11 +281,9 @@ class ImportQueue:
             )
             if self._cancelled.is_set():
                 return None
-            told = self._store.state.notice if self._told_of else None  # of the files before: not read yet
-            book = _named(document, opening.name, opening.title)
+            book = self._named(document, opening)
             self._shelf.put(book, cover=cover.result(), again=opening.ocr)
             self._known.note_import(opening.name, opening.path, book.sha256)
-            self._store.update(lambda now: replace(now, notice=now.notice or told))
         if not document.pictures:
             return None
         pages = len(document.page_starts)
@@ -318,6 +309,19 @@ class ImportQueue:
         there = self._readers.can_ocr()
         return replace(opening, offer=words if there else words.removesuffix(how_to()), installs=not there)
 
+    def _named(self, document: Document, opening: ImportedFile) -> Document:
+        """With the title that the person gave it, else its own, else the one that the shelf has, else the
+        file's name. Chapters that were named after the book still are.
+        """
+        own = document.title.strip()
+        own = "" if own == opening.path.stem else own
+        there = self._shelf.title_of(document.sha256)
+        title = opening.title or own or there or Path(opening.name).stem
+        sections = (
+            replace(one, title=title) if one.title == document.title else one for one in document.sections
+        )
+        return replace(document, title=title, sections=tuple(sections))
+
 
 def uploaded(folder: Path, path: str) -> Path:
     """The upload at `path` in the `folder` where they arrive. Raises UserError for any other path: they come
@@ -332,12 +336,3 @@ def uploaded(folder: Path, path: str) -> Path:
 def _drop(opening: ImportedFile) -> None:
     if not opening.keep:
         opening.path.unlink(missing_ok=True)
-
-
-def _named(document: Document, name: str, title: str = "") -> Document:
-    """With the `title` that the person gave it, else its own, else the file's `name`. Chapters that were
-    named after the book still are.
-    """
-    title = title or document.title.strip() or Path(name).stem
-    renamed = (replace(one, title=title) if one.title == document.title else one for one in document.sections)
-    return replace(document, title=title, sections=tuple(renamed))

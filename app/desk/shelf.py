@@ -37,24 +37,25 @@ class Shelf:
         JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
         otherwise.
         """
-        before = "" if again else self._title_of(document.sha256)
+        before = "" if again else self.title_of(document.sha256)
+        again = again or self._reads_otherwise(document)
         unstored = self.keep(document, cover=cover, again=again)
         told = _("“{title}” was read and stands on the shelf.").format(title=document.title)
-        renamed = before not in ("", document.title)
-        if renamed:
+        if before and not again:
+            told = _("“{title}” is on the shelf already.").format(title=document.title)
+        if before not in ("", document.title):
             words = _("“{title}” is the same file as “{before}”: that book has this title now.")
             told = words.format(title=document.title, before=before)
         if self._store.state.working and unstored:
-            words = _("“{name}” was not opened. {reason}")
-            self._store.say(words.format(name=document.title, reason=unstored))
+            self._store.fail(document.title, unstored)
         elif self._store.state.working:
             self._store.say(told, "info", Remedy(_("Open"), act="book", id=document.sha256))
         else:
             self._books.select(document.sha256)
             if unstored:
                 words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
-                self._store.say(words.format(title=document.title, reason=unstored))
-            elif renamed:
+                self._store.fail(document.title, words.format(title=document.title, reason=unstored))
+            elif before:
                 self._store.say(told, "info")
 
     def read_otherwise(self) -> None:
@@ -76,7 +77,8 @@ class Shelf:
         self._store.tell()
         return unstored
 
-    def _title_of(self, book_id: str) -> str:
+    def title_of(self, book_id: str) -> str:
+        """As the shelf has it; "" for a book that is not on it."""
         return next((one.title for one in self._library.entries() if one.id == book_id), "")
 
     def _reads_otherwise(self, document: Document) -> bool:

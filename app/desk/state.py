@@ -68,6 +68,7 @@ class AppState:
     choosing: FolderChoice | None = None  # what a model file is chosen from
     looking: FileInspection | None = None  # the model file that is looked at
     notice: Notice | None = None
+    failures: tuple[str, ...] = ()  # why files were not opened: these stay until the person closes them
     refused_setting: RefusedSetting | None = None
     # whether the end of the last tab may end the app; whether that tab went before anybody was asked
     closable: bool = False

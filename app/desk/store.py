@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from app.desk.file_failures import of_file
 from app.desk.state import AppState
 from app.desk.values import Notice, Remedy
 from core.text.words import translated as _
@@ -47,6 +48,13 @@ class Store:
     def say(self, text: str, kind: str = "error", *remedies: Remedy) -> None:
         """Puts a message above the conversation, with the buttons that help."""
         self.update(notice=Notice(text, kind, remedies=remedies))
+
+    def fail(self, name: str, why: str, *, stored_as: str = "") -> None:
+        """Puts why the file called `name` was not opened beside the message, until the person closes it;
+        `stored_as`: see app.desk.file_failures.
+        """
+        said = of_file(name, why, stored_as=stored_as)
+        self.update(lambda now: replace(now, failures=tuple(dict.fromkeys((*now.failures, said)))))
 
     def refuse_while_busy(self) -> bool:
         """Says that an answer is being written or the data being moved, if that is so."""

@@ -214,7 +214,9 @@ REGIONS: Mapping[str, Region] = {
     "book-answers": book_answers_html,
     "choices": _choices,
     "suggestions": regions.suggestions_html,
-    "notice": lambda message, opening: regions.notice_html(message) + regions.offer_html(opening),
+    "notice": lambda message, failures, opening: "".join(
+        (regions.failures_html(failures), regions.notice_html(message), regions.offer_html(opening))
+    ),
     "shortage": regions.shortage_html,
     "moving": regions.moving_html,
     "leaving": lambda asks_when_closed, was_left: regions.leaving_html(ask=asks_when_closed, now=was_left),

@@ -219,6 +219,11 @@ def notice_html(notice: Notice | None) -> str:
     )
 
 
+def failures_html(failures: tuple[str, ...]) -> str:
+    """The files that were not opened, and why; empty when there are none."""
+    return render("failures.html", failures=failures) if failures else ""
+
+
 def offer_html(opening: ImportedFile | None) -> str:
     """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
     if opening is None or not opening.offer:

@@ -104,9 +104,8 @@ class Overview(Responder):
             yield from self._from_passages.unsaid(run, plan, words)
             return
         said = [_("Counted by name in the text, without the model: namesakes may be counted as one.")]
-        if others := found[_INTRODUCED:][:_NAMED]:
-            names = listed_texts(f"{one.name} ({len(one.mentions)})" for one in others)
-            said.append(_("Named less often: {names}.").format(names=names))
+        if others := found[_INTRODUCED:]:
+            said.append(_less_often(others))
         shown = [_introduced(book, plan.parts, person) for person in found[:_INTRODUCED]]
         yield from self._found(run, plan, shown, said)
 
@@ -146,6 +145,14 @@ class Overview(Responder):
         done = Answer("stop", tuple(told), ids, Stats())
         sources = source_names(run.ask.book, plan.parts)
         yield self._turns.finished(done, plan=plan, sources=sources, notes=said)
+
+
+def _less_often(people: Sequence[Person]) -> str:
+    """The first of them by name, and how many more there are."""
+    names = listed_texts(f"{one.name} ({len(one.mentions)})" for one in people[:_NAMED])
+    if more := len(people[_NAMED:]):
+        return _("Named less often: {names}, and {count} more.").format(names=names, count=more)
+    return _("Named less often: {names}.").format(names=names)
 
 
 def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:

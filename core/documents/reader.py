@@ -44,7 +44,7 @@ def read_document(
     book = open_book(path)
     manuscript = _manuscript(book.content, book.kind, book.told_as, password, progress or _silent, ocr)
     length = sum(len(block.text) for block in manuscript.blocks)
-    if length == 0:
+    if not any(char.isalnum() for block in manuscript.blocks for char in block.text):
         raise DocumentError(_("{name} holds no readable text.").format(name=book.told_as))
     if length > MAX_CHARS:
         raise DocumentError(

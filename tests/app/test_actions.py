@@ -92,4 +92,5 @@ def test_what_a_browser_may_not_send_changes_nothing(desk, sent):
 
 def test_texts_are_cut_where_their_field_ends(desk):
     send(desk, act="refused", name="x" * 5000, limit="9")
-    assert len(desk.state.notice.text) < 300 and "9 MB" in desk.state.notice.text
+    (said,) = desk.state.failures
+    assert len(said) < 300 and "9 MB" in said

@@ -126,7 +126,7 @@ def test_what_fails_in_the_library_does_not_keep_a_book_from_opening(desk, book,
         sections=(Section("I", 0, 5),),
     )
     desk.shelf.put(other, cover=b"", again=False)
-    assert desk.books.current == other and in_words(FULL) in desk.state.notice.text
+    assert desk.books.current == other and in_words(FULL) in desk.state.failures[0]
 
 
 @pytest.fixture

@@ -54,10 +54,10 @@ def test_a_book_is_not_put_on_a_shelf_that_is_gone(app, book, home, away):
     """It stood there as always, in a folder begun anew: with the drive back it was lost."""
     home.rename(away)
     app.shelf.put(replace(book, sha256="b" * 64, title="Another"), cover=b"cover", again=False)
-    assert worded_by(in_words, app.state.notice.text) and app.books.current.title == "Another"
+    assert worded_by(in_words, *app.state.failures) and app.books.current.title == "Another"
     assert "b" * 64 not in {entry.id for entry in app.library.entries()} and not home.exists()
     app.actions.dispatch({"act": "refused", "name": "emma.epub"})
-    assert worded_by(in_words, app.state.notice.text)
+    assert len(worded_by(in_words, *app.state.failures)) == 2
 
 
 @pytest.mark.parametrize("asked", [True, False])

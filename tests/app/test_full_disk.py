@@ -233,10 +233,13 @@ def test_a_file_that_did_not_fit_is_told_why(desk, disk):
     """The browser knows only that it did not arrive."""
     disk[0] = 1000
     desk.actions.dispatch({"act": "refused", "name": "emma.epub"})
-    assert "emma.epub" in desk.state.notice.text and "disk" in desk.state.notice.text
+    (said,) = desk.state.failures
+    assert "emma.epub" in said and "disk" in said
+    desk.actions.dispatch({"act": "dismiss-failures"})
     disk[0] = 100 * SHORT_BYTES
     desk.actions.dispatch({"act": "refused", "name": "emma.epub"})
-    assert "emma.epub" in desk.state.notice.text and "disk" not in desk.state.notice.text
+    (said,) = desk.state.failures
+    assert "emma.epub" in said and "disk" not in said
 
 
 def test_a_book_whose_reading_found_no_room_is_told_why(desk, tmp_path):
@@ -248,7 +251,8 @@ def test_a_book_whose_reading_found_no_room_is_told_why(desk, tmp_path):
     desk.imports._readers = desk.imports._readers.__class__(read, lambda *_a, **_k: b"", lambda: True)
     desk.imports.upload(str(put(tmp_path)), "emma.txt")
     wait_until(lambda: desk.state.opening is None)
-    assert in_words(FULL) in desk.state.notice.text and "format" not in desk.state.notice.text
+    (said,) = desk.state.failures
+    assert in_words(FULL) in said and "format" not in said
 
 
 def test_a_drive_that_is_gone_takes_no_message_away(crowded, home):

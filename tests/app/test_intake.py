@@ -9,12 +9,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from app.desk.import_queue import ImportQueue
+from app.desk.import_queue import ImportQueue, uploaded
+from app.desk.shelf import Shelf
 from app.web.page import Page
 from app.web.regions import offer_html
 from core.documents import read_document
 from core.documents.document import READER_VERSION, Section
-from core.errors import DocumentError, PasswordNeeded, ScannedPages, UserError
+from core.errors import DocumentError, PasswordNeeded, ScannedPages
+from core.text.words import translated as _
 from tests.support.desks import card, put
 from tests.support.fake_runtime import wait_until
 from tests.support.said import figures, text_in, worded_by
@@ -40,8 +42,8 @@ def test_a_path_outside_the_uploads_is_refused(make_desk, engine, tmp_path, path
     (tmp_path / "secret.txt").write_text("secret")
     read = []
     desk = make_desk(engine, read=lambda *args, **kwargs: read.append(args))
-    with pytest.raises(UserError, match="did not arrive"):
-        desk.imports.upload(path.format(tmp=tmp_path), "x.txt")
+    desk.imports.upload(path.format(tmp=tmp_path), "x.txt")
+    assert worded_by(uploaded, desk.state.failures[0])
     assert desk.state.opening is None and read == []
     assert (tmp_path / "secret.txt").exists()
 
@@ -52,16 +54,15 @@ def test_a_file_that_is_no_book_says_why_and_the_desk_stays_usable(make_desk, en
 
     desk, path = make_desk(engine, read=refuse), put(tmp_path)
     desk.imports.upload(str(path), "book.epub")
-    wait_until(lambda: desk.state.notice)
     wait_until(lambda: desk.state.opening is None)
-    assert desk.state.notice.text.startswith("This is a picture") and not path.exists()
+    assert desk.state.failures[0].startswith("book.epub: This is a picture") and not path.exists()
 
 
 def test_a_readers_bug_does_not_take_the_desk_down(make_desk, engine, tmp_path):
     desk, path = make_desk(engine, read=lambda *_args, **_kwargs: 1 / 0), put(tmp_path)
     desk.imports.upload(str(path), "odd.pdf")
-    wait_until(lambda: desk.state.notice)
-    assert "odd.pdf" in desk.state.notice.text and "ZeroDivision" not in desk.state.notice.text
+    wait_until(lambda: desk.state.failures)
+    assert "odd.pdf" in desk.state.failures[0] and "ZeroDivision" not in desk.state.failures[0]
 
 
 def test_a_protected_file_waits_for_its_password(make_desk, engine, book, tmp_path):
@@ -137,7 +138,7 @@ def test_a_cover_that_takes_long_is_given_up_with_its_book(make_desk, engine, tm
 
     desk, path = make_desk(engine, read=read, cover=cover), put(tmp_path)
     desk.imports.upload(str(path), "no-book.epub")
-    wait_until(lambda: desk.state.notice)
+    wait_until(lambda: desk.state.failures)
     wait_until(given_up.is_set)
 
 
@@ -257,7 +258,35 @@ def test_files_dropped_together_are_read_one_after_another(make_desk, engine, bo
     go.set()
     wait_until(lambda: len(desk.library.entries()) == 2 and desk.state.opening is None)
     assert desk.books.current.title == "c" and not any(path.exists() for path in paths)
-    assert desk.state.notice.text == "bad.txt: This is no book."
+    assert desk.state.failures == ("bad.txt: This is no book.",)
+
+
+def test_what_failed_stays_until_it_is_closed_each_file_named_once(make_desk, engine, book, tmp_path):
+    """Of eight files that failed nothing stood there any more once a ninth was read."""
+
+    def read(path, **_kwargs):
+        if path.name == "bad.txt":
+            raise DocumentError(_("{name} holds no readable text.").format(name=path.name))
+        if path.name == "odd.txt":
+            raise DocumentError("This is no book.")
+        return replace(book, title=path.stem, sha256=path.stem[0] * 64)
+
+    desk = make_desk(engine, read=read)
+    for name, shown in (("bad.txt", "b & <a>d.txt"), ("odd.txt", "odd.txt"), ("c.txt", "c.txt")):
+        desk.imports.upload(str(put(tmp_path, name)), shown)
+        wait_until(lambda: desk.state.opening is None)
+    desk.actions.dispatch({"act": "bring-in", "path": str(put(tmp_path, "talk.json")), "name": "talk.json"})
+    desk.actions.dispatch({"act": "refused", "name": "long.pdf", "limit": "5"})
+    desk.actions.dispatch({"act": "dismiss"})
+    assert desk.books.current.title == "c"
+    names = ("b & <a>d.txt", "odd.txt", "talk.json", "long.pdf")
+    assert len(desk.state.failures) == len(names)
+    for name, said in zip(names, desk.state.failures, strict=True):
+        assert len(said.split(name)) == 2 and "bad.txt" not in said
+    html = "".join(Page(desk).render()["notice"])
+    assert html.count("<li>") == len(names) and 'data-act="dismiss-failures"' in html
+    desk.actions.dispatch({"act": "dismiss-failures"})
+    assert desk.state.failures == () and "failures" not in "".join(Page(desk).render()["notice"])
 
 
 def test_a_locked_file_lets_those_behind_it_wait_for_its_end(make_desk, engine, book, tmp_path):
@@ -343,8 +372,8 @@ def test_a_book_that_cannot_be_stored_while_an_answer_is_written_is_not_called_o
     desk.questions.ask("Who?")
     wait_until(lambda: desk.state.working)
     desk.shelf.put(replace(book, sha256="b" * 64, title="The Scan"), cover=b"", again=False)
-    assert desk.state.book_id == book.sha256 and desk.state.notice.kind == "error"
-    assert set(desk.state.notice.text.values) == {"name", "reason"} and not desk.state.notice.remedies
+    assert desk.state.book_id == book.sha256 and len(desk.state.failures) == 1
+    assert not worded_by(Shelf.put, desk.state.failures[0])
     desk.stop()
 
 
@@ -355,4 +384,4 @@ def test_a_file_that_waited_too_long_asks_to_be_dropped_again(make_desk, engine,
     wait_until(lambda: desk.state.opening and desk.state.opening.offer)
     path.unlink()
     desk.imports.read_pictures()
-    assert desk.state.opening is None and worded_by(ImportQueue._open_again, desk.state.notice.text)
+    assert desk.state.opening is None and worded_by(ImportQueue._open_again, desk.state.failures[0])

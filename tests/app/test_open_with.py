@@ -56,7 +56,8 @@ def test_two_files_and_a_missing_one(make_desk, engine, read_by_name, tmp_path):
     desk.imports.files([str(tmp_path / name) for name in ("one.txt", "gone.txt", "two.txt")])
     wait_until(lambda: desk.state.opening is None and len(desk.library.entries()) == 2)
     assert desk.books.current.title == "two"
-    assert "gone.txt" in desk.state.notice.text
+    (said,) = desk.state.failures
+    assert len(said.split("gone.txt")) == 2
     assert (tmp_path / "one.txt").exists() and (tmp_path / "two.txt").exists(), "they are the person's own"
 
 

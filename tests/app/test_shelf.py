@@ -6,19 +6,18 @@ import re
 import threading
 from dataclasses import replace
 from datetime import date, datetime
+from pathlib import Path
 
 import pytest
 
-from app.desk.import_queue import _named
 from app.desk.shelf import Shelf, kept_of_books
-from app.desk.values import ShownPassage
+from app.desk.values import ImportedFile, ShownPassage
 from app.store.history import History
 from app.web.library import _last_read
 from app.web.page import Page
 from core import paths
 from core.cache.disk import BLOCK_TOKENS, SnapshotFolder
 from core.documents.document import Section
-from core.errors import UserError
 from tests.support.desks import card
 from tests.support.fake_runtime import wait_until
 from tests.support.said import figures, text_in, values, worded_by
@@ -62,8 +61,6 @@ def two(desk, book):
 @pytest.mark.parametrize("working", [False, True])
 def test_a_file_that_is_there_under_another_name_says_so(desk, book, working):
     """The entry on the shelf got the new name without a word, as if a second book stood there."""
-    desk.shelf.put(book, cover=b"", again=False)
-    assert desk.state.notice is None
     if working:
         desk.engine.pace = 0.05
         desk.questions.ask("Who?")
@@ -254,14 +251,43 @@ def test_a_pasted_text_has_the_name_it_was_given(make_desk, engine, book, tmp_pa
         desk.actions.dispatch(sent)
         wait_until(lambda: desk.state.opening is None)
         assert desk.books.current.title == name
-    with pytest.raises(UserError):
-        desk.actions.dispatch(sent)
+    desk.actions.dispatch(sent)
+    assert len(desk.state.failures) == 1
 
 
-def test_a_pasted_text_is_cited_by_its_name(book):
+def test_a_pasted_text_is_cited_by_its_name(desk, book):
     """As "a passage of pasted": its one chapter was called after the file."""
     whole = replace(book, title="pasted", sections=(Section("pasted", 0, 40), Section("Two", 40, 80)))
-    assert [one.title for one in _named(whole, "pasted.txt", "My notes").sections] == ["My notes", "Two"]
+    named = desk.imports._named(whole, ImportedFile(Path("pasted.txt"), "pasted.txt", title="My notes"))
+    assert [one.title for one in named.sections] == ["My notes", "Two"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "given", "expected"),
+    [
+        ("mbtags", "", "The Lamp"),
+        ("", "", "The Lamp"),
+        ("A Title", "", "A Title"),
+        ("mbtags", "Mine", "Mine"),
+    ],
+)
+def test_a_copy_under_another_file_name_keeps_the_title_on_the_shelf(desk, book, inside, given, expected):
+    """The book was called after the copy; a title from inside the file, or a person's, is a better one."""
+    copy = ImportedFile(Path("mbtags.txt"), "m & <b>tags.txt", title=given)
+    assert desk.imports._named(replace(book, title=inside), copy).title == expected
+    other = replace(book, title="mbtags", sha256="c" * 64)
+    assert desk.imports._named(other, copy).title == (given or "m & <b>tags"), "its name lost signs"
+
+
+@pytest.mark.parametrize("working", [False, True])
+def test_a_file_that_is_there_is_said_to_be_there(desk, book, working):
+    """It "was read and stands on the shelf", as if a second book stood there."""
+    if working:
+        desk.engine.pace = 0.05
+        desk.questions.ask("Who?")
+    desk.shelf.put(book, cover=b"", again=False)
+    (said,) = worded_by(Shelf.put, desk.state.notice.text)
+    assert "already" in said.template and desk.state.failures == ()
 
 
 def test_the_books_themselves_are_looked_through_and_lead_to_their_places(two, book):

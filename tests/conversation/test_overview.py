@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.conversation import overview
 from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
 from core.events import Delta
@@ -104,6 +105,17 @@ def test_people_are_counted_without_the_model_each_with_a_sentence_of_the_book()
     assert sum(isinstance(event, Delta) for event in events) == 4, "one after the other"
     assert all(quote.found is not None for quote in find_quotes(done.text, book))
     assert Evidence(book).marks(done.text) == (), "what was counted is no sentence to be held to the book"
+
+
+def test_who_is_counted_and_not_named_is_told_by_number(monkeypatch):
+    """The list of those named less often ended after 32 names, as if there were no more."""
+    monkeypatch.setattr(overview, "_INTRODUCED", 1)
+    monkeypatch.setattr(overview, "_NAMED", 2)
+    _counted, less_often = finished(ask(make(style=READER)[0], tale(), WHO)).notes
+    assert values(less_often)["count"] == 1
+    monkeypatch.setattr(overview, "_NAMED", 3)
+    _counted, all_of_them = finished(ask(make(style=READER)[0], tale(), WHO)).notes
+    assert "count" not in values(all_of_them)
 
 
 def told_by(opening: str) -> Document:

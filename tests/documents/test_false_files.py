@@ -48,11 +48,18 @@ from tests.support.documents_made import BODY, epub, read, refused, zipped
         ("book.epub", epub({"a.xhtml": BODY})[:400], "cut-off"),
         ("book.pdf", b"%PDF-1.7\n%\xe2\xe3\n1 0 obj\n<<", "damaged"),
         ("book.txt", b" \n\n\t", "no readable text"),
+        ("book.md", b"...!!!???", "no readable text"),
     ],
 )
 def test_other_files_are_named_for_what_they_are(name: str, data: bytes, said: str, tmp_path: Path):
     message = refused(tmp_path, name, data)
     assert said in message and name in message and "\n" not in message
+
+
+@pytest.mark.parametrize(("content", "warned"), [(b"\xff\xfe\0\1broken", True), (b"It rained. " * 5, False)])
+def test_a_file_with_hardly_a_word_is_warned_of(content: bytes, warned: bool, tmp_path: Path):
+    """Signs without a meaning became a book of four words without a word about it."""
+    assert bool(read(tmp_path, "weird.txt", content).warnings) is warned
 
 
 @pytest.mark.parametrize("beside", [b"", b" \n", b"\0\1\2" * 99, zipped({"b.txt": "hello"})])

@@ -56,7 +56,7 @@ def test_a_file_that_is_no_book_is_refused_in_one_sentence(serve, open_page, dro
     page.wait_for_selector(".notice-error")
     assert "Traceback" not in page.inner_text(".notice-error")
     page.wait_for_selector(".drop-hero", state="visible")
-    page.click(".notice [data-act=dismiss]")
+    page.click(".notice [data-act=dismiss-failures]")
     page.wait_for_selector(".notice", state="detached")
 
 

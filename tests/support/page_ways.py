@@ -203,9 +203,11 @@ def what_is_asked_of_the_person(begin, folder) -> list[str]:
     desk.store.say(
         "The disk is full: the answer is shown here, and stored as soon as there is room. Free some space."
     )
-    page.wait_for_selector(".notice-error")
+    for number in range(30):
+        desk.store.fail(f"{number}-{'long' * 30}.pdf", "It is damaged: the end is missing. Copy it again.")
+    page.wait_for_selector(".failures li:nth-child(30)", state="attached")
     wrong += look(page, "error")
-    desk.store.update(notice=None)
+    desk.store.update(notice=None, failures=())
     page.fill("[data-search]", "clock")
     page.wait_for_selector(".hits")
     wrong += look(page, "search", **folded_out(page, "shelf"))

@@ -218,6 +218,7 @@ def every_region() -> list[str]:
                 BAD,
             )
         ),
+        regions.failures_html((BAD,)),
         regions.notice_html(Notice(BAD, BAD, (BAD,), (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
         regions.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
         "".join(

@@ -13,8 +13,10 @@ from core.documents.structure.body import Body
 from core.documents.structure.matter import gutenberg_books, gutenberg_fields
 from core.documents.structure.parts import SectionStart, even_parts
 from core.documents.structure.readings import best_parts
+from core.documents.word_count import count_words
 from core.text.words import joined_sentences
 from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 # what programs write where nobody was named; "Anonymous" is how books say it
 _NOBODY = re.compile(
@@ -23,6 +25,7 @@ _NOBODY = re.compile(
 )
 _GAP = "\n\n"  # between blocks
 _SAMPLE_CHARS = 200_000
+_FEW_WORDS = 10  # fewer are no book
 
 
 def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Document:
@@ -61,14 +64,24 @@ def bind(manuscript: Manuscript, *, sha256: str, fallback_title: str) -> Documen
 
 
 def _doubts(text: str) -> tuple[str, ...]:
-    """What to tell of a text that is none."""
-    if is_legible(text[:_SAMPLE_CHARS]):
+    """What to tell of a text that is none, or next to none."""
+    sample = text[:_SAMPLE_CHARS]
+    if not is_legible(sample):
+        return (
+            joined_sentences(
+                _("The letters of this text make no words: its encoding is unknown, or it is no text."),
+                _("Save the book anew from the program it comes from, or take another format of it."),
+            ),
+        )
+    words = count_words(sample)
+    if words >= _FEW_WORDS:
         return ()
     return (
-        joined_sentences(
-            _("The letters of this text make no words: its encoding is unknown, or it is no text."),
-            _("Save the book anew from the program it comes from, or take another format of it."),
-        ),
+        _n(
+            "Only {count} word was found in it. If it should hold more, take another format of it.",
+            "Only {count} words were found in it. If it should hold more, take another format of it.",
+            words,
+        ).format(count=words),
     )
 
 
