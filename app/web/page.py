@@ -11,7 +11,7 @@ from typing import Any
 from app.desk.assembly import AppServices
 from app.desk.values import Notice
 from app.errors import in_words
-from app.web import regions
+from app.web import messages
 from app.web.answers import AnswerViews
 from app.web.event_stream import Regions
 from app.web.region_cache import RegionMemo, RegionValues, names_of
@@ -77,7 +77,7 @@ class Page:
         """What was shown last, and why it is not newer."""
         if type(error) is not self._told:
             self._told, self._words = type(error), in_words(error)
-        return {**self._shown, "notice": (regions.notice_html(Notice(self._words)),)}
+        return {**self._shown, "notice": (messages.notice_html(Notice(self._words)),)}
 
     def _rendered(self) -> Regions:
         self._due_s = None

@@ -28,8 +28,8 @@ from app.models.progress import Transfer
 from app.store.book_entry import BookEntry
 from app.store.notebook import Notebook
 from app.store.turns import Conversation, StoredTurn
+from app.web import messages, regions
 from app.web import models as about_models
-from app.web import regions
 from app.web.answers import AnswerViews
 from app.web.chapters import recap_html, told_html, tree_html
 from app.web.composer import (
@@ -215,12 +215,12 @@ REGIONS: Mapping[str, Region] = {
     "choices": _choices,
     "suggestions": regions.suggestions_html,
     "notice": lambda message, failures, opening: "".join(
-        (regions.failures_html(failures), regions.notice_html(message), regions.offer_html(opening))
+        (messages.failures_html(failures), messages.notice_html(message), messages.offer_html(opening))
     ),
-    "shortage": regions.shortage_html,
-    "moving": regions.moving_html,
-    "leaving": lambda asks_when_closed, was_left: regions.leaving_html(ask=asks_when_closed, now=was_left),
-    "locked": regions.locked_html,
+    "shortage": messages.shortage_html,
+    "moving": messages.moving_html,
+    "leaving": lambda asks_when_closed, was_left: messages.leaving_html(ask=asks_when_closed, now=was_left),
+    "locked": messages.locked_html,
     "progress": lambda progress: regions.progress_html(progress),
     "plan": lambda plan, model_name: plan_html(plan, model=model_name),
     "reader": lambda known, passage: reader_html(known, passage),

@@ -8,9 +8,8 @@ from os.path import commonprefix
 
 from markupsafe import Markup, escape
 
-from app.desk import ocr_install
 from app.desk.answer_snapshot import Snapshot
-from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
+from app.desk.values import ImportedFile
 from app.render.markdown import answer_html
 from app.render.templating import nonbreaking, render
 from app.store.turns import StoredTurn, displayed_text, level_pieces, told_behind, within
@@ -208,52 +207,6 @@ def _fit(card: dict) -> dict[str, object] | None:
     if share > 1:
         words = _("{times} × the context").format(times=f"{share:.1f}") + f". {words}"
     return {"tone": "warn", "words": words, "width": min(share, 1)}
-
-
-def notice_html(notice: Notice | None) -> str:
-    """The message above the conversation."""
-    return (
-        render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo, remedies=notice.remedies)
-        if notice
-        else ""
-    )
-
-
-def failures_html(failures: tuple[str, ...]) -> str:
-    """The files that were not opened, and why; empty when there are none."""
-    return render("failures.html", failures=failures) if failures else ""
-
-
-def offer_html(opening: ImportedFile | None) -> str:
-    """The question whether OCR is to read a file's scanned pages; empty when no file waits for that."""
-    if opening is None or not opening.offer:
-        return ""
-    return render(
-        "offer.html", offer=opening.offer, installs=opening.installs, download=ocr_install.DOWNLOAD_BYTES
-    )
-
-
-def moving_html(moving: FolderMove | None) -> str:
-    """The data folder on its way to another place; empty while it is not."""
-    return render("moving.html", moving=moving) if moving else ""
-
-
-def shortage_html(shortage: DiskShortage | None, model_name: str) -> str:
-    """A disk without room, and what could be deleted, except the model in use; empty where there is room."""
-    if shortage is None:
-        return ""
-    models = [one for one in shortage.models if one[0] != model_name]
-    return render("shortage.html", shortage=shortage, models=models)
-
-
-def leaving_html(*, ask: bool, now: bool) -> str:
-    """What closing the last tab means, while that is to be asked. `now`: it was closed already."""
-    return render("leaving.html", now=now) if ask else ""
-
-
-def locked_html(opening: ImportedFile | None) -> str:
-    """The words above the password box; empty when no file is locked."""
-    return render("locked.html", opening=opening) if opening and opening.locked else ""
 
 
 # --- the conversation

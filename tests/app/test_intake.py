@@ -11,8 +11,8 @@ import pytest
 
 from app.desk.import_queue import ImportQueue, uploaded
 from app.desk.shelf import Shelf
+from app.web.messages import offer_html
 from app.web.page import Page
-from app.web.regions import offer_html
 from core.documents import read_document
 from core.documents.document import READER_VERSION, Section
 from core.errors import DocumentError, PasswordNeeded, ScannedPages

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.desk import ocr_install
-from app.web.regions import offer_html
+from app.web.messages import offer_html
 from core.errors import ScannedPages, UserError
 from tests.support.fake_runtime import wait_until
 from tests.support.said import worded_by

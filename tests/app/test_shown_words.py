@@ -23,7 +23,7 @@ from app.render.markdown import Citation, blocks
 from app.store.history import History
 from app.store.library import Library
 from app.store.turns import displayed_text
-from app.web import regions
+from app.web import messages, regions
 from app.web.citations import Citations, CitedAnswer
 from core.config import Settings
 from core.conversation.chapter_names import section_title
@@ -86,8 +86,8 @@ def test_what_the_engines_process_said():
         runtime.close()
     assert failed.message.startswith("There is no book")
     notice = Notice(failed.message)
-    assert "kein Buch" in seen("de", lambda: regions.notice_html(notice))
-    assert "书" in seen("zh", lambda: regions.notice_html(notice))
+    assert "kein Buch" in seen("de", lambda: messages.notice_html(notice))
+    assert "书" in seen("zh", lambda: messages.notice_html(notice))
 
 
 def test_what_the_process_that_reads_books_said(tmp_path):
@@ -96,9 +96,9 @@ def test_what_the_process_that_reads_books_said(tmp_path):
     with pytest.raises(DocumentError) as refused:
         read_safely(file)
     notice = Notice(in_words(refused.value))
-    assert "it is a PNG picture" in seen("en", lambda: regions.notice_html(notice))
-    assert "ein PNG-Bild" in seen("de", lambda: regions.notice_html(notice))
-    assert "PNG 图片" in seen("zh", lambda: regions.notice_html(notice))
+    assert "it is a PNG picture" in seen("en", lambda: messages.notice_html(notice))
+    assert "ein PNG-Bild" in seen("de", lambda: messages.notice_html(notice))
+    assert "PNG 图片" in seen("zh", lambda: messages.notice_html(notice))
 
 
 def test_what_a_book_brought_along_to_the_shelf(tmp_path, book):

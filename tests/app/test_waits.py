@@ -18,9 +18,10 @@ from app.models.local_files import FileInspection, FolderChoice, own_files
 from app.models.progress import DownloadSpeed, StageEstimate, Transfer
 from app.render.templating import render
 from app.store.relocation import Relocation
+from app.web.messages import moving_html
 from app.web.models import fetching_html, looking_html, model_files_html
 from app.web.page import Page
-from app.web.regions import header_html, moving_html, progress_html, stage_html
+from app.web.regions import header_html, progress_html, stage_html
 from app.web.stats_panel import panel_html
 from core.config import Settings
 from core.events import Loading, Prefill, Preparing, ReadingStep, Stats, SummaryDraft

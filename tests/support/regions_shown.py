@@ -41,7 +41,7 @@ from app.store.preferences import Preferences
 from app.store.relocation import Relocation
 from app.store.series import Series
 from app.store.turns import Conversation, StoredTurn
-from app.web import models, regions
+from app.web import messages, models, regions
 from app.web.chapters import told_html, tree_html
 from app.web.citations import CitedAnswer, CitedPlace
 from app.web.composer import (
@@ -174,7 +174,7 @@ def every_region() -> list[str]:
         regions.header_html(BAD, model=BAD, device=BAD, loading=None),
         regions.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
         render("log.html", folder=BAD, logs=[(BAD, BAD)]),
-        regions.shortage_html(DiskShortage(1, 2, ((BAD, 3),)), "another"),
+        messages.shortage_html(DiskShortage(1, 2, ((BAD, 3),)), "another"),
         library_html(
             [ENTRY],
             covered=frozenset(),
@@ -218,14 +218,14 @@ def every_region() -> list[str]:
                 BAD,
             )
         ),
-        regions.failures_html((BAD,)),
-        regions.notice_html(Notice(BAD, BAD, (BAD,), (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
-        regions.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
+        messages.failures_html((BAD,)),
+        messages.notice_html(Notice(BAD, BAD, (BAD,), (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
+        messages.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
         "".join(
-            regions.moving_html(FolderMove(Relocation(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)
+            messages.moving_html(FolderMove(Relocation(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)
         ),
-        regions.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
-        regions.locked_html(ImportedFile(Path("x"), BAD, locked=True)),
+        messages.leaving_html(ask=True, now=True) + render("log.html", folder=BAD, logs=[]),
+        messages.locked_html(ImportedFile(Path("x"), BAD, locked=True)),
         regions.turn_html(ASKED),
         regions.turn_html(ANSWER, question=replace(ASKED, extra={"instructions": ""})),
         regions.turn_html(ANSWER, cited, last=True),
