@@ -148,7 +148,7 @@ class History:
         """Lets an earlier version of an answer stand; the one that stood becomes one of the others."""
         self.store_again()
         with self.together():
-            versions.use(self._db, conversation_id, number, version)
+            versions.let_stand(self._db, conversation_id, number, version)
 
     def stand_back(self, conversation_id: str, number: int) -> bool:
         """An answer that broke off gives way to the one before it, where that is complete or tells more;

@@ -23,7 +23,7 @@ def keep(db: sqlite3.Connection, talk: str, number: int) -> None:
     )
 
 
-def use(db: sqlite3.Connection, talk: str, number: int, version: int) -> None:
+def let_stand(db: sqlite3.Connection, talk: str, number: int, version: int) -> None:
     """Lets an earlier version stand; the one that stood becomes one of the others."""
     key = (talk, number, version)
     where = f"{_TURN} AND version = ?"
@@ -48,7 +48,7 @@ def stand_back(db: sqlite3.Connection, talk: str, number: int) -> bool:
     version, *earlier = newest
     better = earlier[1] == "finished" or _told(*earlier) > _told(*answer)
     if better:
-        use(db, talk, number, version)
+        let_stand(db, talk, number, version)
     return better
 
 
