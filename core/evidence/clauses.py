@@ -51,6 +51,8 @@ _WHICH = re.compile(
     re.IGNORECASE,
 )
 
+_OWNER = re.compile(r"\b(?:his|hers?|its|theirs?|him|them)\b")
+
 
 @dataclass(frozen=True, slots=True)
 class _Word:
@@ -110,6 +112,13 @@ def same_ones(said: str, there: str) -> bool:
         kept.issuperset(_TOKEN.findall(match["which"].lower())) or words.isdisjoint(_of_which(match))
         for match in _WHICH.finditer(there)
     )
+
+
+def same_owners(said: str, there: str) -> bool:
+    """Whether whose something is, or whom it happens to, stands in the book's sentence `there` as well: of a
+    needle that "gave its stroke" it is not "his".
+    """
+    return set(_OWNER.findall(said.lower())) <= set(_OWNER.findall(there.lower()))
 
 
 def _of_which(match: re.Match[str]) -> list[str]:

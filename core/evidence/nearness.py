@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from core.evidence.clauses import same_clauses, same_number, same_ones, shared_part
+from core.evidence.clauses import same_clauses, same_number, same_ones, same_owners, shared_part
 from core.evidence.denial import DENIES, denied
 from core.evidence.naming import TITLES, points_back, subject_name, unquoted
 from core.evidence.passages import sentence_spans, unlabelled
@@ -112,7 +112,7 @@ class NearSentences:
         there = self._said(number)
         if not same_number(said, there) or _denials(said) != _denials(shared_part(said, there)):
             return False
-        if not same_ones(said, there):
+        if not same_ones(said, there) or not same_owners(said, there):
             return False
         return same_clauses(said, there, subject_before=points_back(there))
 

@@ -32,6 +32,7 @@ def near(said: str, least: float = 0.8, within: tuple[int, int] | None = None) -
         ("Isaac Rudd took off his cap, hung it on the window and picked up a baton.", None),  # another's deed
         ("A lantern was used to find the boats.", None),  # the book denies it
         ("A lantern never hung beside the window.", None),
+        ("Mr. Tull took off its cap, hung it on the window and picked up a baton.", None),  # whose
         ("A lantern did not hang beside the window.", None),
         ("Then 4 boats came back to the harbour.", None),  # another number
         ("3 boats came back to the harbour.", "Then 3 boats"),
