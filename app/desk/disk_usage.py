@@ -4,7 +4,6 @@ disk has no room.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sqlite3
 import threading
@@ -72,16 +71,29 @@ class DiskUsage:
             threading.Thread(target=self._mend, name="disk", daemon=True).start()
 
     def _mend(self) -> None:
+        """Tries to store what waits until it is stored; where that was refused first, the message that said
+        so is true no more then.
+        """
         self.warn()
         if not self._retries.acquire(blocking=False):
             return
         try:
+            refused = False
             while self._waits():
-                time.sleep(RETRY_S)
-                with contextlib.suppress(sqlite3.Error, OSError):
-                    self.check()
+                try:
+                    self._store_waiting()
+                except (sqlite3.Error, OSError):
+                    refused = True
+                    time.sleep(RETRY_S)
+            if refused:
+                self.check()
         finally:
             self._retries.release()
+
+    def _store_waiting(self) -> None:
+        self._history.store_again()
+        if self._notes_wait():
+            self._library.write_notebook(self._store.state.book_id, self._store.state.notebook)
 
     def _waits(self) -> bool:
         return self._history.waits or self._notes_wait()
@@ -105,9 +117,7 @@ class DiskUsage:
         Raises sqlite3.Error or OSError where it cannot.
         """
         self.warn()
-        self._history.store_again()
-        if self._notes_wait():
-            self._library.write_notebook(self._store.state.book_id, self._store.state.notebook)
+        self._store_waiting()
         if self._store.state.shortage is None:
             self._store.update(notice=None)  # that the disk is full is true no more
 

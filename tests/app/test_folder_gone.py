@@ -97,6 +97,15 @@ def test_a_note_that_could_not_be_kept_is_kept_with_the_folder_back(app, book, h
     wait_until(lambda: [one.note for one in app.library.notebook(book.sha256).bookmarks] == ["my own note"])
 
 
+def test_an_error_about_something_else_stays_where_all_is_stored(app, monkeypatch):
+    """What was visited of a book is written with it; the message has nothing to do with that."""
+    monkeypatch.setattr(disk_usage, "RETRY_S", 0.01)
+    app.store.update(notebook=replace(app.state.notebook, position=1))
+    app.store.say("Another matter.")
+    wait_until(lambda: not app.disk_usage._waits() and not app.disk_usage._retries.locked())
+    assert app.state.notice.text == "Another matter."
+
+
 def test_nothing_is_begun_in_its_place(app, book, home, away):
     """Neither files nor folders: they would be in the way of the drive, or hide what is on it."""
     home.rename(away)
