@@ -48,7 +48,8 @@ _YOU = re.compile(
 )
 _DEAR = r"(?:my\s|very\s)*(?:dear(?:est)?|beloved|liebe[rs]?|sehr\sgeehrte[rs]?)\b[^,;:!?—–\n]{0,50}"
 _SALUTATION = re.compile(  # "Dear M. Verbeke, - ", "SIR,--"
-    rf"(?:{_DEAR}[,:!](?:\s*[-—–]+)?|(?:{_DEAR}|sirs?|madame?|gentlemen|mademoiselle|monsieur|messieurs)[,:!.]?"
+    rf"(?:{_DEAR}[,:!](?:\s*[-—–]+)?"
+    rf"|(?:{_DEAR}|sirs?|madame?|gentlemen|mademoiselle|monsieur|messieurs)[,:!.]?"
     r"(?:\s*[-—–]+|\n))\s*",
     re.IGNORECASE,
 )
@@ -57,7 +58,8 @@ _OF_REGARD = (
     r"|ever|always|servant|friend)"
 )
 _REGARDS = re.compile(  # "Believe me, Sir, yours faithfully, Clara Hollis."
-    rf"\b(?:yours?(?:[\s,]+(?:very|most|and|{_OF_REGARD}))*?[\s,]+{_OF_REGARD}|mit\s\w+en\sgrüßen|hochachtungsvoll"
+    rf"\b(?:yours?(?:[\s,]+(?:very|most|and|{_OF_REGARD}))*?[\s,]+{_OF_REGARD}"
+    r"|mit\s\w+en\sgrüßen|hochachtungsvoll"
     r"|ihre?\sergebene[rs]?)[,.:]?(?-i:(?:\s+[A-Z][\w.’'-]*)*)[.!]?\Z",
     re.IGNORECASE,
 )

@@ -42,8 +42,9 @@ _TO = re.compile(r"\bto\s+\Z", re.IGNORECASE)
 # what says which of several, or how many of them, and the words behind it that it may say it of
 _WHICH = re.compile(
     r"(?<!\bat )\b(?P<which>(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
-    r"|\d+(?:st|nd|rd|th)|last|latter|former|next|previous|others?|another|same|such|only|sole|both|each|every"
-    r"|either|neither|all|any|some|most|many|several|few|half|part|eldest|elder|youngest|younger|left|right)\b"
+    r"|\d+(?:st|nd|rd|th)|last|latter|former|next|previous|others?|another|same|such|only|sole|both|each"
+    r"|every|either|neither|all|any|some|most|many|several|few|half|part|eldest|elder|youngest|younger|left"
+    r"|right)\b"
     r"|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty"
     r"|sixty|seventy|eighty|ninety|hundreds?|thousands?|dozens?"
     r"|(?<![\d,.])(?:\d{1,3},)*\d{1,3})\b)"  # no year

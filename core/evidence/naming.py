@@ -80,7 +80,8 @@ _OF_SEVERAL = (
 )
 _POINTS_INSIDE = re.compile(  # "in those years", "by that tiller", "hid the three men", "such people"
     rf"\b(?:those|these)\s{_WORD}{_ENDS_THERE}"
-    rf"|(?:\b(?:in|on|at|by|from|to|of|with|for|after|before|since|until|during)\s|\A)that\s{_WORD}{_ENDS_THERE}"
+    r"|(?:\b(?:in|on|at|by|from|to|of|with|for|after|before|since|until|during)\s|\A)"
+    rf"that\s{_WORD}{_ENDS_THERE}"
     rf"|(?<!\bone to )(?<!\bone from )\bthe\s{_OF_SEVERAL}{_WORD}{_ENDS_THERE}"
     r"|\bsuch\s(?:[\w-]+\s)?(?:people|men|women|children|\w+[^s\W]s)\b(?!\s(?:as|that)\b)"
     r"|\bthat\s(?:was|is)\s(?:the\scase|so|all|why|how)\b"

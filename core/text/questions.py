@@ -29,8 +29,9 @@ def _words(text: str) -> frozenset[str]:
 
 # what German has before a noun and hardly before a name, with adjectives between: "der graue Papagei"
 _GERMAN_NOUN = re.compile(
-    r"\b(?i:d(?:er|ie|as|en|em|es)|(?:k?ein|[dms]ein|ihr|unser)(?:e[mnrs]?)?|viele[nr]?|im|vom|beim|ins|zum|zur"
-    r"|(?:dies|jen|jed|welch|manch|all)e[mnrs]?)\s+(?:[a-zäöüß]+e[mnrs]?\s+){0,2}([A-ZÄÖÜ][^\W\d_]+)"
+    r"\b(?i:d(?:er|ie|as|en|em|es)|(?:k?ein|[dms]ein|ihr|unser)(?:e[mnrs]?)?|viele[nr]?"
+    r"|im|vom|beim|ins|zum|zur|(?:dies|jen|jed|welch|manch|all)e[mnrs]?)\s+"
+    r"(?:[a-zäöüß]+e[mnrs]?\s+){0,2}([A-ZÄÖÜ][^\W\d_]+)"
 )
 
 TITLE = "\N{BLACK SQUARE}"  # stands for a word of the book's title
