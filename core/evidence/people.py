@@ -36,7 +36,8 @@ _BEHIND_CLOSED = re.compile(r"\.?\s*(?:\n|\Z)")
 _BEFORE = 60  # characters, in which a letter greets or closes
 _BY_TITLE = dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she")
 _ROYAL = {"king", "queen", "prince", "princess"}
-_USUAL = 0.04  # of the mentions
+_USUAL = 0.05  # of the mentions
+_FULL = 3  # mentions by a first name and a surname
 _SURE = 3  # times as many sentences that go on with one pronoun as with the other, and at least so many
 _MARRIED = 5  # times as often by her first name as by a wife's title, which is her mother's then
 _MEANT = 3  # times as many mentions as of another bearer of the surname
@@ -252,8 +253,9 @@ def words_within(short: Sequence[str], long: Sequence[str]) -> bool:
 def _person(known: _Known) -> Person:
     forms = Counter(_said(mention) for mention in known.mentions)
     usual = [form for form, times in forms.items() if times >= _USUAL * len(known.mentions)]
+    full = [form for form, times in forms.items() if times >= _FULL and _fullness(form) == (2, 2)]
     return Person(
-        max(usual, key=lambda form: (_fullness(form), forms[form])),
+        max(usual + full, key=lambda form: (_fullness(form), forms[form])),
         tuple(form for form, _times in forms.most_common()),
         tuple(sorted((one.start, one.end) for one in known.mentions)),
     )

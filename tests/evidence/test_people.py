@@ -65,6 +65,14 @@ def test_forms_of_a_name_are_one_persons_where_no_title_tells_them_apart():
     assert found["Mrs. Rudd"] == 1 and found["Hannah Rudd"] == 2
 
 
+def test_somebody_has_the_name_that_the_text_gives_in_full_however_seldom():
+    """Lucy Westenra was "Miss Lucy", whose full name is five of 292 mentions; one form used once is none."""
+    often = "“Yes,” said Hannah. Hannah went. Miss Hannah sat. “No,” said Hannah. " * 20
+    twice = often + "Hannah Rudd wept. “Well,” said Hannah Rudd. "
+    assert named(twice) == {"Miss Hannah": 82}
+    assert named(twice + "Hannah Rudd ate.") == {"Hannah Rudd": 83}
+
+
 def test_a_bare_surname_is_the_husbands():
     """Of a wife who is named more often with her title all was counted, and he vanished."""
     wife = "“Madame Rudd,” said he. Madame Rudd knitted. “No,” said Madame Rudd. "
