@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from core.conversation.answer_language import english_only
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun
 from core.conversation.characters import occurring
@@ -54,12 +55,12 @@ class Overview(Responder):
         self._summaries, self._from_passages = summaries, from_passages
         self._plan_for, self._sections = plan_for, sections
 
-    def answer(self, run: AnswerRun, kind: str, whole: Document, notes: Sequence[str]) -> Iterator[Event]:
-        """The events of an answer of this kind (core.text.questions). `whole`: the book without its limit;
-        `notes` are told below the answer.
+    def answer(self, run: AnswerRun, kind: str, whole: Document) -> Iterator[Event]:
+        """The events of an answer of this kind (core.text.questions). `whole`: the book without its limit.
+        In which language the model answers is said where it does.
         """
         if kind in ("people", "narrator"):
-            yield from (self._people if kind == "people" else self._narrator)(run, notes)
+            yield from (self._people if kind == "people" else self._narrator)(run)
             return
         length = "page" if kind == "end" else "paragraph"  # in one, last pages have no room
         told = replace(run, ask=replace(run.ask, question=None, reading_mode="auto", summary_length=length))
@@ -67,7 +68,8 @@ class Overview(Responder):
             plan = self._plan_for(told)
         else:
             plan = self._end(told, whole)
-        plan = replace(plan, notes=(*plan.notes, *notes))
+        if not self._summaries.in_own_words(told.ask):
+            plan = replace(plan, notes=(*plan.notes, *english_only(self._style, run.ask.question, whole)))
         yield from self._summaries.summarize(told, plan, every_part=kind == "end")
 
     def _end(self, run: AnswerRun, whole: Document) -> ReadingPlan:
@@ -91,12 +93,12 @@ class Overview(Responder):
         found = units(run.ask.book.text, self._tokenizer, 0, Section("", part.start, part.end), limit)
         return [replace(part, start=one.start, end=one.end, tokens=one.tokens) for one in found]
 
-    def _people(self, run: AnswerRun, notes: Sequence[str]) -> Iterator[Event]:
+    def _people(self, run: AnswerRun) -> Iterator[Event]:
         """The persons that are named most, each with the sentence that introduces whoever it is."""
         book, plan = run.ask.book, self._sections(run)
         yield ReadingStep(1, 1, place_name(book, plan.parts))
         found = occurring(book, plan.parts)
-        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out, tuple(notes))
+        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out)
         if not found:
             words = _("No people were found by name in it.")
             if foreign(book.text):
@@ -109,10 +111,10 @@ class Overview(Responder):
         shown = [_introduced(book, plan.parts, person) for person in found[:_INTRODUCED]]
         yield from self._found(run, plan, shown, said)
 
-    def _narrator(self, run: AnswerRun, notes: Sequence[str]) -> Iterator[Event]:
+    def _narrator(self, run: AnswerRun) -> Iterator[Event]:
         """Who says "I", with the sentences that name whoever it is."""
         book, plan = run.ask.book, self._sections(run)
-        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out, tuple(notes))
+        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out)
         start, end = plan.parts[0].start, plan.parts[-1].end
         found = narrator(book.text[start:end])
         if not found.named:

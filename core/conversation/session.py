@@ -148,12 +148,12 @@ class Session:
     def _about_book(self, run: AnswerRun, whole: Document) -> Iterator[Event]:
         """The events of an answer about a book, which is `whole` without its limit."""
         ask, plan = run.ask, self._plan_for(run)
-        english = english_only(self._style, ask.question, whole)
-        plan = replace(plan, notes=(*plan.notes, *english))
         kind = asked_of_whole(ask.question, ask.book.title) if ask.question else None
         if kind and (plan.mode != "full" or self._style.passages and ask.reading_mode != "full"):
-            yield from self._overview.answer(run, kind, whole, english)
-        elif plan.mode == "retrieval":
+            yield from self._overview.answer(run, kind, whole)
+            return
+        plan = replace(plan, notes=(*plan.notes, *english_only(self._style, ask.question, whole)))
+        if plan.mode == "retrieval":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))
         elif ask.question is None and (plan.mode != "full" or not self._tells_whole(ask)):
             yield from self._summaries.summarize(run, plan)

@@ -55,7 +55,7 @@ class Summaries(Responder):
         """The events of a summary. `every_part`: none is passed over, however little of it would be chosen
         from the whole; else a few parts stand for the others.
         """
-        own = self._in_own_words(run.ask)
+        own = self.in_own_words(run.ask)
         if own or self._style.summaries == "supported":
             sections = self._of_each_part(run, plan) if every_part else self._own_sections(run, plan)
             if own:
@@ -104,7 +104,7 @@ class Summaries(Responder):
 
     # ---- in the book's own sentences -----------------------------------------------------------------------
 
-    def _in_own_words(self, ask: Request) -> str:
+    def in_own_words(self, ask: Request) -> str:
         """Why a summary is told in the book's own sentences; "" where the model tells it."""
         if ask.summaries == "own":
             return _("In the book's own sentences, as it was asked for.")

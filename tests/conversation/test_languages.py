@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from core.conversation import answer_language
 from core.conversation.answer_language import english_only, no_english
 from core.documents.document import Document, Section
 from core.evidence.support import UNFOUND
@@ -17,6 +20,14 @@ NOTE = "This model answers in English only."
 GERMAN = "Der Wärter zündete die Lampe an und schrieb, dass niemand kam. Er war nicht allein.\n\n" * 4
 LONG = Document("M", "", "txt", GERMAN * 3, (Section("Eins", 0, len(GERMAN) * 3),), sha256="m")
 WHOLE = Document("L", "", "txt", GERMAN, (Section("Eins", 0, len(GERMAN)),), sha256="l")
+TELLER = dataclasses.replace(ENGLISH, passages=True, summaries="supported")
+
+
+def novel() -> Document:
+    """An English one, with somebody in it."""
+    days = "".join(f"On day {at} the patient Oddo walked to the old pier.\n\n" for at in range(60))
+    text = "“I am late,” said Oddo, who was the keeper of the lamp.\n\n" + days
+    return Document("Pier", "", "txt", text, (Section("One", 0, len(text)),), sha256="novel")
 
 
 def asked_in(question: str, **options) -> tuple[str, tuple[str, ...]]:
@@ -80,6 +91,32 @@ def test_whole_book_in_another_language_is_answered_with_a_word_about_that():
     done = finished(ask(session, WHOLE, "Wer zündete die Lampe an?", reading_mode="full"))
     (note,) = done.notes
     assert worded_by(no_english, note) and "reads" in note
+
+
+@pytest.mark.parametrize("question", ["Worum geht es?", "Wie endet es?", "Wer sind die Hauptfiguren?"])
+@pytest.mark.parametrize("summaries", ["own", "supported"])
+def test_what_the_model_does_not_say_is_not_said_to_be_in_english(question: str, summaries: str):
+    """Under the German sentences of a German book stood that this model answers in English only."""
+    style = dataclasses.replace(ENGLISH, passages=True, summaries=summaries)
+    session, engine = make(style=style)
+    done = finished(ask(session, LONG, question))
+    assert engine.prompts == []
+    assert not worded_by(answer_language, *done.notes)
+
+
+def test_people_counted_without_the_model_are_not_said_to_be_its_answer():
+    """To ask in English would have listed them no otherwise."""
+    session, engine = make(style=dataclasses.replace(ENGLISH, passages=True))
+    done = finished(ask(session, novel(), "Wer sind die Hauptfiguren?"))
+    assert "Oddo" in done.text and engine.prompts == []
+    assert not worded_by(answer_language, *done.notes)
+
+
+def test_an_english_summary_for_a_question_in_another_language_says_why_it_is_english():
+    said = "On day 3 the patient Oddo walked to the old pier."
+    session, engine = make(lambda ids, params: CharTokenizer().encode(said), style=TELLER)
+    done = finished(ask(session, novel(), "Worum geht es?"))
+    assert engine.prompts and len(worded_by(english_only, *done.notes)) == 1
 
 
 def test_card_of_a_book_in_another_language_says_so():

@@ -300,7 +300,7 @@ def test_a_book_in_another_language_stands_in_its_own_sentences():
     session, engine = make(telling(true_of), style=english)
     done = finished(ask(session, book, None))
     assert engine.prompts == [] and done.text
-    (why,) = worded_by(Summaries._in_own_words, *done.notes)
+    (why,) = worded_by(Summaries.in_own_words, *done.notes)
     assert "English" in why
 
 

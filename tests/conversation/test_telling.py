@@ -40,7 +40,7 @@ def test_every_sentence_stands_in_the_book(way: str, length: str):
     stands_in(book, done)
     assert bool(engine.prompts) == (way != "own")
     if way == "own":
-        assert worded_by(summarization.Summaries._in_own_words, *done.notes)
+        assert worded_by(summarization.Summaries.in_own_words, *done.notes)
 
 
 @pytest.mark.parametrize("way", ["supported", "own"])
