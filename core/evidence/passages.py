@@ -12,18 +12,20 @@ from core.documents.structure.headings import read_heading
 
 LEAST_WORDS, MOST_WORDS = 250, 400  # a passage a person reads in two minutes and a small model reads well
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
+_NOTE = r"(?:\[(?:\d{1,4}|[*†‡§])\]|[⁰¹²³⁴-⁹]{1,4})"  # the number of a note: "the gate.[4] He went"
 # a full stop is none behind a title, an initial or the number of an item, nor where a small letter follows;
 # „German“ and »German« quotations close with what opens English and French ones, « French » and what was
 # taken apart into words (. ”) behind a space
 _SENTENCE = re.compile(
     r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bRev)(?<!\bCapt)(?<!\bProf)(?<!\bMessrs)"
     r"(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
-    r"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f][»”])*\s+(?![a-z])|[。！？]+[」』”’]*(?P<straight>\"?)\s*",
+    rf"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f][»”]|{_NOTE})*\s+(?![a-z])"
+    rf"|[。！？]+[」』”’]*(?P<straight>\"?){_NOTE}*\s*",
     re.M,
 )
 _LABEL_WORDS = 4
 _DIRECTION = re.compile(r"\[[^\]]*\]|\([^)]*\)")  # how it is said: "VEY. [Without.] Harrow, ahoy!"
-_NOTE_BEHIND = re.compile(r"(?<=[.!?…。！？\"”’»)])(?:\[(?:\d{1,4}|[*†‡§])\])+\Z")
+_NOTE_BEHIND = re.compile(rf"(?<=[.!?…。！？\"”’“‘»«)」』]){_NOTE}+\Z")
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W぀-ヿ㐀-鿿]+")  # a CJK character counts as a word
 
 

@@ -107,6 +107,24 @@ def test_the_number_of_a_note_is_no_part_of_the_sentence_before_it():
     assert said == ["She died aged eighty-three.", "He said “No.”", "The third[7] went on."]
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He shut the gate.[4] He went.", ["He shut the gate.", "He went."]),
+        ("He shut the gate.⁴ He went.", ["He shut the gate.", "He went."]),
+        ("“No.”[4][5] He went.", ["“No.”", "He went."]),
+        ("“No.[*]” He went.", ["“No.[*]”", "He went."]),
+        ("„Nein.“[4] Er ging.", ["„Nein.“", "Er ging."]),
+        ("他走了。[4]她说：「再见。」[5]", ["他走了。", "她说：「再见。」"]),
+        ("See Mr.[4] Hale, at 3.[4] and so on.", ["See Mr.[4] Hale, at 3.[4] and so on."]),
+    ],
+)
+def test_a_sentence_ends_before_the_number_of_its_note(text, sentences):
+    """“the gate.[4] He went” was one sentence: what agreed with the one was quoted as both."""
+    found = [text[start:end] for start, end in sentence_spans(text, 0, len(text))]
+    assert found == sentences
+
+
 def test_full_stops_that_end_nothing():
     """A mark behind "Mr." or behind an item's number would be a mark on no sentence."""
     text = "1. Mr. Bennet met Dr. J. Grey, Rev. Tull.\n2. “Stop!” said he. …\n\n***\n\nThe 12. of May"
