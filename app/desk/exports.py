@@ -14,7 +14,7 @@ from app.desk.chapters import Chapters
 from app.desk.import_queue import uploaded
 from app.desk.reader import Reader
 from app.desk.store import Store
-from app.render.conversation_json import as_json, brought, same
+from app.render.conversation_json import ImportedConversation, as_json, brought, same
 from app.render.export import ConversationFile, Noted, as_html, as_markdown
 from app.render.flash_cards import Card, as_tsv, cards_of_answers, cards_of_notes
 from app.render.markdown import Citation
@@ -32,6 +32,7 @@ from core.errors import UserError
 from core.evidence.support import REFUSALS
 from core.text.questions import asked_of_whole
 from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 Cite = Callable[[StoredTurn, StoredTurn | None, Document], Sequence[Citation]]
 Cited = Mapping[int, Sequence[Citation]]
@@ -262,5 +263,17 @@ class ConversationImport:
         self._books.select(made.book_id)
         self._books.open_conversation(talk)
         self._reader.bring(made.bookmarks)
+        self._say(made, known=bool(known))
+
+    def _say(self, made: ImportedConversation, *, known: bool) -> None:
+        if made.damaged and not known:
+            questions = len(made.turns) // 2
+            words = _n(
+                "That file is damaged: not all of it can be read. {count} question was brought in.",
+                "That file is damaged: not all of it can be read. {count} questions were brought in.",
+                questions,
+            )
+            self._store.say(words.format(count=questions), "warning")
+            return
         words = _("That conversation is here already.") if known else _("The conversation was brought in.")
         self._store.say(words, "info")

@@ -7,8 +7,11 @@ What is brought in may come from anybody: every value is checked, and what the e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +31,23 @@ MOST_NOTES, MOST_OFFSET = 5000, 1 << 31
 # what reading another form ends in; OverflowError: 1e999 as a number of a chapter
 _NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 STATES = ("finished", "stopped", "failed")
+_ITEM = re.compile(r"^  (?=\{)", re.M)  # where a turn or a note begins, as `as_json` sets them
+
+_Turn = tuple[str, str, str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedConversation:
     """A conversation out of a file: (role, text, state, extra) of each turn, in order, and the bookmarks of
-    its book.
+    its book. `damaged`: the file held more.
     """
 
     book_id: str
     book_title: str
     title: str
-    turns: tuple[tuple[str, str, str, dict[str, Any]], ...]
+    turns: tuple[_Turn, ...]
     bookmarks: tuple[Bookmark, ...] = ()
+    damaged: bool = False
 
 
 def as_json(talk: ConversationFile) -> str:
@@ -54,23 +61,74 @@ def as_json(talk: ConversationFile) -> str:
 
 
 def brought(path: Path) -> ImportedConversation:
-    """The conversation in a file. Raises UserError where it is none."""
+    """The conversation in a file; of one that is damaged or cut short, the questions that can be read with
+    their answers. Raises UserError where there is none.
+    """
+    text = ""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError("too large")
-        whole = json.loads(path.read_text(encoding="utf-8-sig"))
-        if whole["format"] != FORMAT:
-            raise ValueError("another format")
-        version = whole["version"]
-        if isinstance(version, int) and version > VERSION:
-            raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
-        book, turns, notes = whole["book"], whole["turns"], whole.get("notes", [])
-        names = (_line(book["sha256"]), _line(book["title"]), _line(whole["title"]))
-        made = ImportedConversation(*names, _turns(turns), _bookmarks(notes))
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig", "replace")
+        content.decode()
+        return _whole(json.loads(text))
     except _NOT_OURS as error:
-        words = _("That file is no conversation of TriForce Chat. Choose a JSON file that Export has made.")
-        raise UserError(words) from error
-    return made
+        if f'"{FORMAT}"' not in text and not text.startswith('{\n "format": '):
+            words = _(
+                "That file is no conversation of TriForce Chat. Choose a JSON file that Export has made."
+            )
+            raise UserError(words) from error
+    try:
+        return _rest(text)
+    except _NOT_OURS as error:
+        raise UserError(_("That file is damaged: nothing of it can be read. Export it anew.")) from error
+
+
+def _whole(given: dict[str, Any]) -> ImportedConversation:
+    if given["format"] != FORMAT:
+        raise ValueError("another format")
+    version = given["version"]
+    if isinstance(version, int) and version > VERSION:
+        raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
+    book, turns, notes = given["book"], given["turns"], given.get("notes", [])
+    names = (_line(book["sha256"]), _line(book["title"]), _line(given["title"]))
+    return ImportedConversation(*names, _turns(turns), _bookmarks(notes))
+
+
+def _rest(text: str) -> ImportedConversation:
+    """What can be read of a damaged file, a line or an item at a time."""
+    items = [_item(one) for one in _ITEM.split(text)[1:]]
+    turns = _readable(_turns, pairwise(items), MOST_TURNS)
+    bookmarks = _readable(_bookmarks, ([one] for one in items), MOST_NOTES)
+    names = [_said_in(text, begins) for begins in ('  "sha256": ', '  "title": ', ' "title": ')]
+    if not turns or not names[0]:
+        raise ValueError("no question with its answer, or no book")
+    return ImportedConversation(*names, turns, bookmarks, damaged=True)
+
+
+def _item(text: str) -> Any:
+    """A turn or a note from where it begins; None where it does not end, or is none."""
+    with suppress(*_NOT_OURS):
+        return json.loads(text.partition("\n  }")[0] + "}")
+    return None
+
+
+def _readable(
+    read: Callable[[Sequence[Any]], tuple[Any, ...]], given: Iterable[Sequence[Any]], most: int
+) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for one in given:
+        with suppress(*_NOT_OURS):
+            found += read(one)
+    return tuple(found[:most])
+
+
+def _said_in(text: str, begins: str) -> str:
+    """The text in the first line that begins so; empty where none can be read."""
+    found = re.search(rf"^{re.escape(begins)}(\".*\"),?$", text, re.M)
+    with suppress(*_NOT_OURS):
+        return _line(json.loads(found[1] if found else '""'))
+    return ""
 
 
 def same(made: ImportedConversation, turns: Iterable[StoredTurn]) -> bool:
@@ -107,8 +165,8 @@ def _bookmarks(given: Any) -> tuple[Bookmark, ...]:
     return tuple(found)
 
 
-def _turns(given: Any) -> tuple[tuple[str, str, str, dict[str, Any]], ...]:
-    if not isinstance(given, list) or not 2 <= len(given) <= MOST_TURNS or len(given) % 2:
+def _turns(given: Any) -> tuple[_Turn, ...]:
+    if not isinstance(given, list | tuple) or not 2 <= len(given) <= MOST_TURNS or len(given) % 2:
         raise ValueError("turns")
     found = []
     for at, one in enumerate(given):

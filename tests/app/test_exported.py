@@ -9,14 +9,16 @@ import pytest
 from lxml import html
 from markdown_it import MarkdownIt
 
+from app.desk.exports import ConversationImport
 from app.desk.import_queue import uploaded
 from app.render import conversation_json
 from app.render.markdown import Citation
 from app.web.answers import cited_answer
 from app.web.citations import Citations, CitedAnswer
+from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
 from tests.support.fake_runtime import ANSWER, wait_until
-from tests.support.said import worded_by
+from tests.support.said import values, worded_by
 
 DROP = object()
 
@@ -30,14 +32,14 @@ def talk(desk):
     return desk
 
 
-def upload(desk, tmp_path, text: str) -> str:
+def upload(desk, tmp_path, content: str | bytes) -> str:
     path = tmp_path / "uploads" / "x" / "talk.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     return str(path)
 
 
-def bring(desk, tmp_path, text: str) -> None:
+def bring(desk, tmp_path, text: str | bytes) -> None:
     desk.actions.dispatch({"act": "bring-in", "path": upload(desk, tmp_path, text), "name": "talk.json"})
 
 
@@ -161,6 +163,53 @@ def test_a_file_of_another_form_is_refused_in_words_and_brings_nothing(talk, tmp
 def test_what_is_no_json_is_refused_in_words(talk, tmp_path, text):
     bring(talk, tmp_path, text)
     assert worded_by(conversation_json, refused(talk))
+
+
+def behind(text: str, mark: str, nth: int) -> int:
+    """Where the text goes on behind the nth of these marks, counted from 0."""
+    return [found.end() for found in re.finditer(mark, text)][nth]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (lambda text: text[: behind(text, '"role": "user",\n', 1)].encode(), ["Who?"]),
+        (lambda text: text[: behind(text, '"text": "', 3)].encode(), ["Who?"]),
+        (
+            lambda text: text.replace('"role": "user",\n', '"role": "user";\n', 1).encode(),
+            ["Is it <b>dark</b>?"],
+        ),
+        (lambda text: text.replace('"state"', '"stbte"', 1).encode(), ["Is it <b>dark</b>?"]),
+        (lambda text: text.replace('"made"', '"mad"x').encode(), ["Who?", "Is it <b>dark</b>?"]),
+        (
+            lambda text: text.encode().replace(b'"text": "Who?', b'"text": "Who\xff', 1),
+            ["Who\ufffd", "Is it <b>dark</b>?"],
+        ),
+    ],
+    ids=["cut in a question", "cut in an answer", "a sign", "a name", "another line", "no letter"],
+)
+def test_of_a_damaged_file_what_can_be_read_is_brought_in(talk, tmp_path, damage, kept):
+    """It was no conversation, and nothing of it was brought in."""
+    text = talk.exports.conversation("json")[1]
+    talk.trash.throw_conversation(talk.state.conversation_id)
+    bring(talk, tmp_path, damage(text))
+    assert talk.state.failures == () and worded_by(ConversationImport._say, talk.state.notice.text)
+    assert values(talk.state.notice.text)["count"] == len(kept)
+    assert [turn.text for turn in talk.books.turns if turn.role == "user"] == kept
+
+
+def test_a_file_damaged_anywhere_is_called_damaged_or_read(talk, tmp_path):
+    whole = talk.exports.conversation("json")[1].encode()
+    path = tmp_path / "talk.json"
+    for at in range(2, len(whole), 7):
+        for content in (whole[:at], whole[:at] + b"\x01" + whole[at + 1 :]):
+            path.write_bytes(content)
+            try:
+                made = conversation_json.brought(path)
+                assert made.damaged and len(made.turns) in (2, 4)
+            except UserError as error:
+                assert worded_by(conversation_json.brought, *error.args), (at, error)
+                assert "damaged" in error.args[0].template or at < 12
 
 
 def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):
