@@ -116,6 +116,23 @@ IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
 _ALSO = re.compile(r",\s(?:\w+ly\s|also\s|otherwise\s)?(?:called|nicknamed|known\sas)\s|,?\salias\s")
 _WHO_THAT_IS = re.compile(r",\s(?:the|an?)\s[^,.;:!?]*[,.;:!?)]")
 _NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
+_ANIMAL = (
+    r"(?:dog|hound|puppy|spaniel|terrier|retriever|mastiff|collie|sheepdog|poodle|bulldog|greyhound|cat|kitten|"
+    r"tomcat|horse|pony|mare|stallion|donkey|parrot)"
+)
+_DOES = r"(?:barked|barks|wagged|whined|yelped|neighed|whinnied|purred)"  # an animal alone
+_WHOSE = r"(?:an?|the|my|our|his|her|their)"
+# not "the dog Father gave me"
+_MAY_NAME = "|".join(
+    one.capitalize()
+    for one in TITLES
+    - word_set("mr mrs ms miss dr rev father mother brother sister uncle aunt cousin master mistress")
+)
+_NAMED_ANIMAL = re.compile(
+    rf"\b{_ANIMAL}(?:,?\s+called)?\s+(?P<behind>{_MAY_NAME})\b(?!\s+(?:of|[A-Z]))"
+    rf"|(?<!\b[Tt]he\s)(?<!\b[Oo]ur\s)\b(?P<before>{_MAY_NAME})"
+    rf"(?:\s+{_DOES}\b|(?:,|\s+(?:is|was))\s+{_WHOSE}\s+(?:\w+\s+){{0,3}}{_ANIMAL}[,.;])"
+)
 _PARAGRAPH = re.compile(r"[^\n]+(?:\n[^\n]+)*")
 _LINE = re.compile(r"[^\n]*[^\W_][.?!]?")  # without a sentence's end, or with no more than that
 _SIGNED = 5  # words below a letter
@@ -167,7 +184,9 @@ class _Text:
         self.small = Counter(word for _start, _end, word in self.words if word[0].islower())
         self.large = Counter(word for _start, _end, word in self.words if not word[0].islower())
         self.in_headings = frozenset(_in_headings(text))
-        self._named = frozenset(_NAMED.findall(text))
+        self._named = frozenset(_NAMED.findall(text)) | {
+            one["behind"] or one["before"] for one in _NAMED_ANIMAL.finditer(text)
+        }
 
     def word(self, at: int) -> str:
         """A word in small letters; "" outside of the text."""

@@ -207,6 +207,41 @@ def test_an_animal_may_be_named_by_a_title():
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        "Captain barked at the gate.",
+        "The dog Captain ran to the gate.",
+        "They kept a spaniel called Captain.",
+        "Captain, an old spaniel, slept.",
+        "Captain was a very good dog.",
+    ],
+)
+def test_an_animal_may_be_called_by_a_title(told: str):
+    """Of a dog that barked at every gate of the book nothing was listed: it was taken for a title."""
+    dog = f"{told} Captain looked at Hannah, and Captain ran to her. “Come,” said she, and Captain came. "
+    found = named(dog * 2 + "“Well,” said Captain Pellow. Captain Pellow slept.")
+    assert found["Captain"] >= 6 and found["Captain Pellow"] == 2
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "The Captain barked an order.",
+        "They fed the dog Captain Pellow had bought.",
+        "Captain Pellow was a dog of a man.",
+        "“Sir, the captain is out.” The horse was the Captain's.",
+        "She led the pony Father gave her. “Father was at the gate with the dog, Father, my dog.”",
+    ],
+)
+def test_a_title_stays_one_where_no_animal_is_called_so(told: str):
+    ashore = (
+        "The Captain went ashore. “Well, Captain,” said Hannah. Father went home. “No,” said Captain Pellow. "
+    )
+    found = named((told + " " + ashore) * 3)
+    assert not {"Captain", "Father"} & set(found) and found["Captain Pellow"] >= 3
+
+
+@pytest.mark.parametrize(
     ("file", "expected"),
     [
         ("books/the-time-machine.txt", ["the Time Traveller", "the Psychologist", "Weena"]),
