@@ -13,7 +13,7 @@ from app.render.templating import render
 from app.web.reader import places_in_chapters
 from core.documents.document import Document
 from core.evidence.occurrences import KINDS, Occurrence, introduced
-from core.text.language_detection import foreign
+from core.text.language_detection import foreign, partly_foreign
 
 SHOWN_NAMES = 12  # until more are asked for
 COLUMNS = 36  # of the drawing of where somebody is named
@@ -34,7 +34,7 @@ def names_html(
     """
     if book is None or names.end > len(book.text):  # of a book that was open before
         return ""
-    found = names.found or ()
+    found, english = names.found or (), not foreign(book.text)
     of_kind = [one for one in found if one.kind == names.kind]
     often = [one for one in of_kind if len(one.mentions) > 1] or of_kind
     shown = of_kind if names.every else often[:SHOWN_NAMES]
@@ -44,7 +44,8 @@ def names_html(
         limited=limited,
         place=where(book, max(0, names.end - 1)),
         whole=names.end >= len(book.text),
-        english=not foreign(book.text),
+        english=english,
+        partly_english=english and names.open and partly_foreign(book.text[: names.end]),
         counts={kind: sum(one.kind == kind for one in found) for kind in KINDS},
         rows=[(one, columns(one.mentions, names.end)) for one in shown],
         left=len(of_kind) - len(shown),

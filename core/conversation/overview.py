@@ -26,7 +26,7 @@ from core.documents.document import Document, Section
 from core.events import Delta, Event, Piece, ReadingStep, Stats
 from core.evidence.narrator import narrator
 from core.evidence.people import Person, introducing, introduction
-from core.text.language_detection import foreign
+from core.text.language_detection import foreign, partly_foreign
 from core.text.words import listed_texts
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
@@ -98,7 +98,7 @@ class Overview(Responder):
         book, plan = run.ask.book, self._sections(run)
         yield ReadingStep(1, 1, place_name(book, plan.parts))
         found = occurring(book, plan.parts)
-        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out)
+        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out, _unlooked(book, plan.parts))
         if not found:
             words = _("No people were found by name in it.")
             if foreign(book.text):
@@ -114,7 +114,7 @@ class Overview(Responder):
     def _narrator(self, run: AnswerRun) -> Iterator[Event]:
         """Who says "I", with the sentences that name whoever it is."""
         book, plan = run.ask.book, self._sections(run)
-        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out)
+        plan = ReadingPlan("retrieval", plan.parts, 0, plan.left_out, _unlooked(book, plan.parts))
         start, end = plan.parts[0].start, plan.parts[-1].end
         found = narrator(book.text[start:end])
         if not found.named:
@@ -147,6 +147,14 @@ class Overview(Responder):
         done = Answer("stop", tuple(told), ids, Stats())
         sources = source_names(run.ask.book, plan.parts)
         yield self._turns.finished(done, plan=plan, sources=sources, notes=said)
+
+
+def _unlooked(book: Document, parts: Sequence[ReadingPart]) -> tuple[str, ...]:
+    """That some of these parts are not in English, where the others are: there nobody is found by name."""
+    text = "\n\n".join(book.text[part.start : part.end] for part in parts)
+    if foreign(book.text) or not partly_foreign(text):
+        return ()
+    return (_("Parts of the book are not in English: who or what is named there alone was not found."),)
 
 
 def _less_often(people: Sequence[Person]) -> str:

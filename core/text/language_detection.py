@@ -8,6 +8,8 @@ import re
 
 _LATIN = 0.6  # of its letters; foreign names and quotations stand in English books, too
 _SAMPLE = 20_000  # characters from the middle of a longer text
+_STRETCH, _STRETCHES = 2_000, 40  # characters, and the most such stretches of a text that are looked at,
+_PART = 0.1  # of which so many are a part of it that counts
 _WORD = re.compile(r"[^\W\d_]+")
 # small words that are not English ones, too
 _FOREIGN = frozenset(
@@ -83,3 +85,12 @@ def foreign(text: str) -> bool:
     words = _WORD.findall(text.lower())
     english = sum(word in _ENGLISH for word in words)
     return sum(word in _FOREIGN for word in words) > english
+
+
+def partly_foreign(text: str) -> bool:
+    """True where a tenth of the text or more is rather in another language than in English, wherever that
+    stands.
+    """
+    count = max(1, min(_STRETCHES, len(text) // _STRETCH))
+    starts = (at * len(text) // count for at in range(count))
+    return sum(foreign(text[start : start + _STRETCH]) for start in starts) >= _PART * count

@@ -48,6 +48,17 @@ def listed(desk) -> list[str]:
     return re.findall(r'data-act="name" data-id="([^"]*)"', shown(desk))
 
 
+@pytest.mark.parametrize("partly", [False, True])
+def test_parts_in_another_language_are_said_to_be_left_out(make_desk, engine, partly: bool):
+    """Of a book with German letters the names in them were not there, as if nobody wrote them."""
+    german = "„Guten Tag“, sagte Konrad, und er ging zu dem Hafen, der nicht weit war.\n\n" * 40
+    desk = on_shelf(make_desk(engine), in_chapters((FIRST * 48, *[german] * partly)))
+    act(desk, "names")
+    act(desk, "names-up-to", value="all")
+    assert "Hannah Rudd" in listed(desk)
+    assert ('<p class="quiet">' in shown(desk).split('class="names-kinds"')[0]) is partly
+
+
 def test_it_is_folded_until_wanted_and_looks_at_nothing_before(desk, monkeypatch):
     looked = []
     monkeypatch.setattr("app.desk.names.occurrences", lambda text, end: looked.append(end) or ())

@@ -12,7 +12,7 @@ from core.documents.quotes import find_quotes
 from core.events import Delta
 from core.evidence.support import UNFOUND, Evidence
 from tests.support.fakes import CharTokenizer
-from tests.support.said import figures, values
+from tests.support.said import figures, values, worded_by
 from tests.support.talks import STYLE, ask, encoded, finished, make, turns
 from tests.support.told_books import long_book
 
@@ -21,6 +21,7 @@ TELLER = replace(READER, summaries="supported")
 PEOPLE = ("Oddo", "Mirabel", "Tancred", "Ysolde")
 PLACES = ("ferry", "market", "chapel", "harbour")
 END, ABOUT, WHO = "How does it end?", "What is it about?", "Who are the main characters?"
+TELLER_ASKED = "Who is the narrator?"
 
 
 def tale(chapters: int = 4, *, days: int = 60, sha256: str = "tale") -> Document:
@@ -165,6 +166,26 @@ def test_a_book_in_another_language_says_that_its_people_are_not_looked_for():
     done = finished(ask(make(style=READER)[0], book, "Wer sind die Hauptfiguren?"))
     assert done.text.startswith(UNFOUND) and "English" in done.text and not done.notes
     assert done.text.count(".") == 2, "and no advice about the question's words"
+
+
+def partly_german(book: Document) -> Document:
+    """The book, and half as much again in German."""
+    german = "„Guten Tag“, sagte Konrad, und er ging zu dem Hafen, der nicht weit war.\n\n"
+    text = book.text + german * (len(book.text) // len(german) // 2)
+    sections = (*book.sections, Section("Zwei", len(book.text), len(text)))
+    return replace(book, text=text, sections=sections, sha256=f"partly {book.sha256}")
+
+
+@pytest.mark.parametrize(
+    ("book", "question"),
+    [(tale(), WHO), (told_by("Call me Ishmael. "), TELLER_ASKED), (told_by("So. "), TELLER_ASKED)],
+    ids=["people", "narrator", "nobody"],
+)
+def test_of_a_book_that_is_partly_german_nobody_is_said_to_be_found_there(book: Document, question: str):
+    """Its people were counted as if Konrad were none of them."""
+    done = finished(ask(make(style=READER)[0], partly_german(book), question))
+    assert len(worded_by(overview._unlooked, *done.notes)) == 1 and "Konrad" not in done.text.split("\n")[0]
+    assert not worded_by(overview._unlooked, *finished(ask(make(style=READER)[0], book, question)).notes)
 
 
 def test_one_chapter_ends_where_it_ends():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.text.language_detection import foreign
+from core.text.language_detection import foreign, partly_foreign
 
 ENGLISH = (
     "Who keeps the lamp?",
@@ -48,3 +48,13 @@ def test_book_is_judged_by_its_middle():
     book = licence + "Der Wärter zündete die Lampe an und schrieb, dass niemand kam. " * 900 + licence
     assert foreign(book)
     assert not foreign(licence)
+
+
+def test_a_text_that_is_in_another_language_in_part_is_known_wherever_that_stands():
+    """Its middle alone says nothing of its end."""
+    english = "The keeper lit the lamp, and nobody came to the pier. " * 400
+    german = "Der Wärter zündete die Lampe an, und niemand kam an den Steg. " * 100
+    assert not foreign(english + german) and not partly_foreign(english)
+    assert partly_foreign(english + german) and partly_foreign(german + english)
+    assert not partly_foreign(english * 4 + german), "a twentieth"
+    assert partly_foreign(german) and not partly_foreign("")
