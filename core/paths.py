@@ -1,5 +1,5 @@
-"""Where the user's data lives. One root: what TRIFORCE_HOME names, else where the app has moved it, else the
-system's place.
+"""Where the user's data lives. One root: what TRIFORCE_HOME names, else the system's place; or where the app
+has moved it from there.
 """
 
 from __future__ import annotations
@@ -40,19 +40,25 @@ def default_dir() -> Path:
     return Path(platformdirs.user_data_dir(APP_NAME, appauthor=False))
 
 
+def named_dir() -> Path:
+    """The folder that the data is to lie in, before it is moved in the app; need not exist."""
+    named = os.environ.get("TRIFORCE_HOME")
+    return Path(named).expanduser() if named else default_dir()
+
+
 def pointer() -> Path:
-    """The file in the system's place that says where the data lies instead, while it does."""
-    return default_dir() / "moved.json"
+    """The file in the folder that is named that says where the data lies instead, while it does."""
+    return named_dir() / "moved.json"
 
 
 def moved_to() -> Path | None:
     """The folder that the data was moved to in the app. Raises UserError where it is not there and this
     process has not seen it.
     """
+    if not os.path.exists(pointer()):  # nor where its folder cannot be looked into
+        return None
     try:
         folder = Path(json.loads(pointer().read_text(encoding="utf-8"))["to"])
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         words = _("{file} should say where the data folder is, and cannot be read. Delete it to begin anew.")
         raise UserError(words.format(file=pointer())) from error
@@ -74,8 +80,7 @@ def data_dir() -> Path:
     """The root of everything the app stores; made when a process asks first, and not again: where its drive
     is gone, nothing is begun in its place. Raises UserError as `moved_to`.
     """
-    override = os.environ.get("TRIFORCE_HOME")
-    return _begun(Path(override).expanduser() if override else moved_to() or default_dir())
+    return _begun(moved_to() or named_dir())
 
 
 @functools.cache

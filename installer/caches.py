@@ -36,16 +36,20 @@ def moved_models(data: Path) -> list[Path]:
 
 
 def old_place(data: Path) -> Path | None:
-    """The system's place for the data, where something in it says that the data was moved to `data`."""
-    usual = places.usual_data_folder()
-    leads_here = _leads_to(usual / MOVED) == data
-    return usual if leads_here and usual != data else None
+    """The folder that the data was moved from, where something in it says that it went to `data`."""
+    return next((old for old in _named() if old != data and _leads_to(old / MOVED) == data), None)
 
 
 def place_away() -> Path | None:
     """Where the data was moved to, where that is not there now."""
-    place = _leads_to(places.usual_data_folder() / MOVED)
-    return place if place is not None and not place.is_dir() else None
+    found = filter(None, (_leads_to(old / MOVED) for old in _named()))
+    return next((place for place in found if not place.is_dir()), None)
+
+
+def _named() -> list[Path]:
+    """Where the data is to lie, before the app moves it."""
+    given = os.environ.get("TRIFORCE_HOME")
+    return [*([Path(given)] if given else []), places.usual_data_folder()]
 
 
 def _leads_to(pointer: Path) -> Path | None:

@@ -124,4 +124,5 @@ class DiskUsage:
     def _shortage(self) -> DiskShortage:
         models = tuple((one.name, one.disk_bytes) for one in self._models.list if one.disk_bytes)
         readings = SnapshotFolder(paths.subdir("snapshots")).usage().bytes
-        return DiskShortage(shutil.disk_usage(paths.data_dir()).free, readings, models)
+        folder = paths.data_dir()
+        return DiskShortage(folder, shutil.disk_usage(folder).free, readings, models)

@@ -228,9 +228,10 @@ class ReadingsUsage:
 @dataclass(frozen=True, slots=True)
 class DiskShortage:
     """A disk with next to no room, and what could be deleted: bytes of what was read of books, and of models
-    as (name, bytes).
+    as (name, bytes). `folder`: where the data lies.
     """
 
+    folder: Path
     free_bytes: int
     readings_bytes: int
     models: tuple[tuple[str, int], ...]

@@ -167,7 +167,7 @@ def _try_data_folder() -> None:
             write_whole(paths.subdir(name) / ".try", b"")
             (paths.subdir(name) / ".try").unlink()
     except OSError as error:
-        folder = os.environ.get("TRIFORCE_HOME") or error.filename or ""
+        folder = paths.moved_to() or paths.named_dir()
         words = _(
             "The data folder {folder} cannot be written to: {reason}. Make it writable and see that its disk "
             "has room, or name another one with data_dir in config.yaml."

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.errors import is_full
+from app.store.making_room import with_room
 from core import paths
 from core.errors import UserError
 from core.paths import write_whole
@@ -48,9 +50,6 @@ def planned_move(text: str) -> Relocation:
     not do.
     """
     old = paths.data_dir().resolve()
-    if os.environ.get("TRIFORCE_HOME"):
-        words = _("The data folder is fixed by config.yaml or TRIFORCE_HOME. Change it there.")
-        raise UserError(words)
     new = Path(text.strip()).expanduser()
     if not text.strip() or not new.is_absolute():
         raise UserError(_("Name the whole path of a folder, for example {path}.").format(path=old))
@@ -66,7 +65,7 @@ def _try(move: Relocation) -> None:
     try:
         move.new.mkdir(mode=0o700, parents=True, exist_ok=True)
         _clear_begun(move.new)
-        strange = [one.name for one in move.new.iterdir() if one != paths.pointer()]
+        strange = [one.name for one in move.new.iterdir() if one != _pointer()]
         free = shutil.disk_usage(move.new).free
         write_whole(move.new / MARK, "")
         (move.new / MARK).unlink()
@@ -122,12 +121,36 @@ def copied(
 
 
 def switch(move: Relocation) -> None:
-    """From now on the new folder is the data folder. Raises OSError, and then the old one is."""
-    names = sorted(path.name for path in move.old.iterdir() if path != paths.pointer())
+    """From now on the new folder is the data folder. Raises OSError, and then the old one is, and the new one
+    is empty again. The disk that is left may be full: snapshots and logs there, which are copied, give way.
+    """
+    names = sorted(path.name for path in move.old.iterdir() if path != _pointer())
     said = {"to": str(move.new), "remove": str(move.old), "names": names}
     (move.new / MARK).unlink()
-    paths.default_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(paths.pointer(), json.dumps(said, indent=1))
+    try:
+        paths.named_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_full(paths.pointer(), json.dumps(said, indent=1), move.old / "logs")
+    except OSError:
+        write_whole(move.new / MARK, "")
+        _clear_begun(move.new)
+        raise
+
+
+def _write_full(path: Path, text: str, logs: Path) -> None:
+    """Writes a file on a disk that may be full to its last byte, for whose sake `logs` are emptied."""
+    try:
+        with_room(lambda: write_whole(path, text))
+    except OSError as error:
+        if not is_full(error):
+            raise
+        for one in logs.glob("*.log*"):
+            os.truncate(one, 0)  # the one that is being written as well
+        write_whole(path, text)
+
+
+def _pointer() -> Path:
+    """Where the data lies, to be told from the files of a folder."""
+    return paths.pointer().resolve()
 
 
 def finish_move() -> None:
@@ -138,8 +161,6 @@ def finish_move() -> None:
         names = said.pop("names")
     except (OSError, ValueError, KeyError, TypeError):
         return
-    if old == paths.data_dir().resolve():  # TRIFORCE_HOME has put it to use again
-        return
     for name in names:
         _remove(old / Path(name).name)
     if any((old / name).exists() for name in names):
@@ -148,7 +169,7 @@ def finish_move() -> None:
     with contextlib.suppress(OSError):
         old.rmdir()
     try:
-        if Path(said["to"]) == paths.default_dir().resolve():
+        if Path(said["to"]) == paths.named_dir().resolve():
             paths.pointer().unlink()
         else:
             write_whole(paths.pointer(), json.dumps(said, indent=1))
@@ -171,7 +192,7 @@ def _files(root: Path) -> Iterator[Path]:
             names[:] = [name for name in names if name not in LEFT_BEHIND]
         yield from (here / name for name in names if (here / name).is_symlink())
         for name in sorted(files):
-            own = here == root and (name.startswith(DATABASE) or here / name == paths.pointer())
+            own = here == root and (name.startswith(DATABASE) or here / name == _pointer())
             if not own and name not in LEFT_BEHIND and not name.endswith(".part"):
                 yield here / name
 
@@ -218,6 +239,6 @@ def _clear_begun(folder: Path) -> None:
     if not (folder / MARK).exists():
         return
     for one in folder.iterdir():
-        if one.name != MARK and one != paths.pointer():
+        if one.name != MARK and one != _pointer():
             _remove(one)
     (folder / MARK).unlink()

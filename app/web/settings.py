@@ -42,7 +42,7 @@ def settings_html(
         waiting=unapplied,
         kept=kept,
         folder=folder,
-        fixed="TRIFORCE_HOME" in os.environ,
+        named=paths.named_dir() if "TRIFORCE_HOME" in os.environ else None,
     )
     groups = [
         render(

@@ -195,6 +195,7 @@ def test_a_start_without_room_says_what_can_go_and_takes_it_away(desk, disk, sna
     disk[0] = 1000
     desk.resume()
     shown = region(desk, "shortage")
+    assert 'data-act="move-data"' in shown and f'data-text="{paths.data_dir()}"' in shown
     assert 'class="shortage"' in shown and 'data-act="empty-kept"' in shown and "1\u00a0KB" in shown
     desk.actions.dispatch({"act": "empty-kept"})
     assert not snapshot.exists() and 'data-act="empty-kept"' not in region(desk, "shortage")

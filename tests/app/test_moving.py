@@ -168,14 +168,48 @@ def test_an_old_folder_that_cannot_be_removed_yet_is_removed_later(old, tmp_path
     assert [path.name for path in old.iterdir()] == ["moved.json"]
 
 
-def test_an_old_folder_that_is_in_use_again_is_not_removed(old, tmp_path, monkeypatch):
+def test_a_folder_that_a_variable_names_is_moved_and_leads_to_the_new_one(old, tmp_path, monkeypatch):
+    """It was "fixed": where its disk was full, the page had no way out."""
+    named = tmp_path / "named"
+    old.rename(named)
+    monkeypatch.setenv("TRIFORCE_HOME", str(named))
     move = relocation.planned_move(str(tmp_path / "drive"))
     assert copied(move)
     relocation.switch(move)
-    before = contents(old)
-    monkeypatch.setenv("TRIFORCE_HOME", str(old))
     relocation.finish_move()
-    assert contents(old) == before
+    assert paths.data_dir() == move.new and [one.name for one in named.iterdir()] == ["moved.json"]
+    assert asked(paths.data_dir()) == ["Who keeps the light?"]
+    back = relocation.planned_move(str(named))
+    assert copied(back)
+    relocation.switch(back)
+    relocation.finish_move()
+    assert paths.data_dir() == named and not paths.pointer().exists() and not move.new.exists()
+
+
+@pytest.mark.parametrize("gives_way", ["snapshots/model/book/a-b.kv", "logs/app.log"])
+def test_a_full_disk_is_left_though_nothing_can_be_written_there(old, tmp_path, monkeypatch, gives_way):
+    """The word of where the data went had no room, and what was copied made the new folder one in use."""
+    written, file = relocation.write_whole, old / gives_way
+    of_bytes = [0]
+
+    def full(path, data):
+        if path == paths.pointer() and of_bytes[0] == (file.stat().st_size if file.exists() else 0):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written(path, data)
+
+    monkeypatch.setattr(relocation, "write_whole", full)
+    move = relocation.planned_move(str(tmp_path / "drive"))
+    assert copied(move)
+    with pytest.raises(OSError, match="space"):
+        relocation.switch(move)
+    assert paths.data_dir() == old and not any(move.new.iterdir())
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x" * 1000)
+    of_bytes[0] = 1000
+    move = relocation.planned_move(str(move.new))
+    assert copied(move)
+    relocation.switch(move)
+    assert paths.data_dir() == move.new and (move.new / gives_way).stat().st_size == 1000
 
 
 @pytest.mark.parametrize(
@@ -204,12 +238,6 @@ def test_a_drive_without_room_is_refused_before_anything_is_copied(old, tmp_path
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(relocation.shutil, "disk_usage", lambda _path: usage._replace(free=1000))
     with pytest.raises(UserError, match="Make room"):
-        relocation.planned_move(str(tmp_path / "drive"))
-
-
-def test_a_folder_that_is_fixed_elsewhere_is_not_moved(old, tmp_path, monkeypatch):
-    monkeypatch.setenv("TRIFORCE_HOME", str(old))
-    with pytest.raises(UserError, match="is fixed by"):
         relocation.planned_move(str(tmp_path / "drive"))
 
 

@@ -18,6 +18,7 @@ from app.store import preferences as module
 from app.store.preferences import Preferences, as_typed, differ, fixed
 from app.store.settings_docs import keys_set, program_entries
 from app.web.page import Page
+from core import paths
 from core.config import RULES, Settings, load_settings
 from core.errors import UserError
 from core.hardware.gpus import imagined_hardware
@@ -235,16 +236,17 @@ def test_a_refused_value_is_said_at_its_field_until_a_good_one_is_taken(desk):
     assert "refused-" not in "".join(Page(desk).render()["preferences"])
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-def test_a_data_folder_that_cannot_be_moved_here_says_why(desk, monkeypatch, tmp_path, fixed):
-    """The button that the guide names was not there, without a word."""
-    monkeypatch.setattr("core.paths.data_dir", lambda: tmp_path)
-    if fixed:
-        monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path))
-    else:
-        monkeypatch.delenv("TRIFORCE_HOME", raising=False)
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_data_folder_that_a_variable_names_can_be_moved_and_says_that_it_was(
+    desk, monkeypatch, tmp_path, moved
+):
+    """There was no way to another drive, and the folder that is named is not the one in use after a move."""
+    (tmp_path / "drive").mkdir()
+    if moved:
+        paths.pointer().write_text(json.dumps({"to": str(tmp_path / "drive")}))
     top = Page(desk).render()["preferences"][0]
-    assert ("TRIFORCE_HOME" in top) is fixed and ('data-act="move-data"' in top) is not fixed
+    assert 'data-act="move-data"' in top and f'data-text="{paths.data_dir()}"' in top
+    assert ("TRIFORCE_HOME" in top) is moved and (str(paths.named_dir()) in top)
 
 
 def test_what_holds_meanwhile_is_said_also_where_it_is_nothing(desk):

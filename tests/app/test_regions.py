@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -101,7 +102,7 @@ OTHERS = {
     "selected_chapters": (2,),
     "comparing": ComparisonRun(3, 1.0),
     "queued": Request("Who waits?"),
-    "shortage": DiskShortage(9, 10, ()),
+    "shortage": DiskShortage(Path("drive"), 9, 10, ()),
     "shelf_search": "lamp",
     "kept": ReadingsUsage(9, 10, ()),
     "choosing": FolderChoice(error="none"),

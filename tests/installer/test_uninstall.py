@@ -13,7 +13,7 @@ import pytest
 
 from core.model.store.manifest import MARKER
 from core.model.store.manifest import MOVED as MODEL_MOVED
-from core.paths import ROOT, pointer
+from core.paths import ROOT, default_dir, pointer
 from installer import caches, places, uninstall
 from installer.environment import Environment
 from installer.lock import locked
@@ -206,7 +206,7 @@ def test_models_that_were_moved_and_the_pointer_to_moved_data_go_with_the_data(
     drive, data = tmp_path / "drive" / "Qwen3-8B", tmp_path / "Verschobene Daten"
     put(drive / MARKER, drive / "model.gguf", data / "models" / "Qwen3-8B" / MODEL_MOVED)
     (data / "models" / "Qwen3-8B" / MODEL_MOVED).write_text(json.dumps({"to": str(drive)}))
-    place = pointer()
+    place = default_dir() / pointer().name
     assert place == places.usual_data_folder() / caches.MOVED and caches.MOVED == MODEL_MOVED
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps({"to": str(data)}))
@@ -221,10 +221,19 @@ def test_all_of_that_is_gone_after_data_was_asked_for(environment, tmp_path):
     drive, data = tmp_path / "drive" / "Qwen3-8B", tmp_path / "Verschobene Daten"
     put(drive / MARKER, drive.parent / "thesis.docx", data / "models" / "Qwen3-8B" / MODEL_MOVED)
     (data / "models" / "Qwen3-8B" / MODEL_MOVED).write_text(json.dumps({"to": str(drive)}))
-    pointer().parent.mkdir(parents=True)
-    pointer().write_text(json.dumps({"to": str(data)}))
+    place = default_dir() / pointer().name
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps({"to": str(data)}))
     assert uninstall.main(environment, ["--yes", "--data"]) == 0
     assert files(tmp_path) == ["drive/thesis.docx"]
+
+
+def test_the_folder_that_a_variable_names_is_known_as_the_old_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIFORCE_HOME", str(tmp_path / "named"))
+    pointer().parent.mkdir()
+    pointer().write_text(json.dumps({"to": str(tmp_path / "drive")}))
+    assert caches.old_place(tmp_path / "drive") == tmp_path / "named"
+    assert caches.place_away() == tmp_path / "drive"
 
 
 @posix_only
