@@ -139,6 +139,7 @@ class Models:
         self._settings, self._command = settings, tuple(command)
         self.offline = settings.offline
         self._look = look or (lambda: probe(paths.data_dir(), measure=False))
+        self._first: Hardware | None = None  # what was seen at the first look
         self._lock = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
         self._pace = DownloadSpeed(0)
@@ -251,7 +252,10 @@ class Models:
     def look_again(self) -> None:
         """Works the list out anew; returns when it stands."""
         try:
-            self.list = survey(self._look(), self._settings, known=known_in(paths.data_dir()))
+            now = self._look()
+            self._first = self._first or now
+            seen = _as_at_first(now, self._first)
+            self.list = survey(seen, self._settings, known=known_in(paths.data_dir()))
         except Exception:  # a background thread's boundary: the app runs without the list
             log.exception("the models that fit could not be worked out")
         self._changed()
@@ -292,6 +296,15 @@ class Models:
         """What the page shows of a download or a copy."""
         self.fetching = fetching
         self._changed()
+
+
+def _as_at_first(now: Hardware, first: Hardware) -> Hardware:
+    """The machine with the memory that was free at the first look and the speed that was known of it then:
+    later the engine holds some, other programs come and go, and what is said of a model stands still.
+    """
+    free = {gpu.index: gpu.free_bytes for gpu in first.gpus}
+    gpus = tuple(replace(gpu, free_bytes=free.get(gpu.index, gpu.free_bytes)) for gpu in now.gpus)
+    return replace(now, gpus=gpus, ram_available_bytes=first.ram_available_bytes, cpu_rates=first.cpu_rates)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

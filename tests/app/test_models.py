@@ -23,6 +23,7 @@ from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from core.model.store.catalogue import EMBEDDED, title_of
 from core.model.store.disk_usage import kept_bytes
+from core.planning.cpu_rates import usual_rates
 from core.planning.offers import offers
 from core.planning.recommended import is_swift
 from core.text.words import GB, size
@@ -108,6 +109,26 @@ def test_nothing_is_offered_to_who_has_a_model(desk):
     there = [replace(model, here=True) if model.name == SMALL else model for model in desk.models.list]
     desk.models.list = tuple(there)
     assert desk.models.offer is None
+
+
+@pytest.mark.parametrize("pc", [PC_PLAIN, PC_4090])
+def test_what_is_said_of_a_model_stands_still_while_the_machine_is_busy(home, pc):
+    """Times and what fits were worked out anew, of the memory that the engine had left, at every look."""
+    slow = replace(usual_rates(pc.cpu_flags, 8, "float32"), linear_gflops=1.0, weights_gb_per_s=1.0)
+    busy = replace(
+        pc,
+        cpu_rates=slow,
+        ram_available_bytes=pc.ram_available_bytes // 4,
+        gpus=tuple(replace(gpu, free_bytes=gpu.free_bytes // 4) for gpu in pc.gpus),
+    )
+    seen = iter([pc, busy, replace(busy, disk_path="/data", disk_free_bytes=1000)])
+    models = Models(Settings(), look=lambda: next(seen))
+    models.look_again()
+    first = models.list
+    models.look_again()
+    assert survey(busy, Settings()) != first == models.list
+    models.look_again()
+    assert models.list != first, "a disk that is full meanwhile counts"
 
 
 def test_nothing_is_fetched_before_somebody_says_yes(desk, hub: Hub):
