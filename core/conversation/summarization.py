@@ -33,6 +33,7 @@ from core.text.words import translated as _
 
 WORDS = {"paragraph": 120, "page": 450, "chapters": 90}  # of a summary; by chapters: of each
 _MOST_TOLD = 1 / 4  # of a part's words, where none is passed over: of more it is read sooner
+_LAST_WORDS = 90  # of the last part, at least: a short last chapter is how a book ends
 
 
 class Summaries(Responder):
@@ -127,10 +128,13 @@ class Summaries(Responder):
         return sections if length == "chapters" else by_writer(run.ask.book, sections[0].lines)
 
     def _of_each_part(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
-        """Each part's best sentences, as many of each: an end has a last one. Of few pages, few."""
+        """Each part's best sentences, as many of each: an end has a last one. Of few pages, few; of the last
+        more.
+        """
         most, lines = WORDS[run.ask.summary_length] // len(plan.parts), []
         for part in plan.parts:
             words = min(most, round(_MOST_TOLD * count_words(passage(run.ask.book, part))))
+            words = max(words, _LAST_WORDS * (part is plan.parts[-1]))
             lines += own_lines(run.ask.book, [(part.start, part.end)], words)
         return by_writer(run.ask.book, lines)
 

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from core.conversation.chapter_names import chapter_names, range_name
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import book_chapters
 from core.documents.document import Document
 from core.events import SourceSpan
+from core.evidence.naming import in_first_person
 from core.evidence.narrator import writer
 from core.text.levelled import LevelledText
 from core.text.words import translated as _
@@ -30,18 +32,29 @@ class HeadedLines:
 
 
 def by_writer(book: Document, lines: Sequence[SummaryLine]) -> list[HeadedLines]:
-    """`lines` in a row; where they stand in letters or journals of several people, each of whom is "I", each
-    chapter's under its title.
+    """`lines` in a row; where some stand in letters or journals of people who are "I" there, and others are
+    somebody else's or the book's own, each letter's under its title, what stands between under its chapters'.
     """
     chapters = book_chapters(book)
-    starts = [one.start for one in chapters]
-    groups = [
-        (chapters[max(0, at)].title, tuple(some))
-        for at, some in groupby(lines, key=lambda line: bisect_right(starts, line.start) - 1)
-    ]
-    if len({writer(title) for title, _some in groups} - {None}) < 2:
+    starts, writers = [one.start for one in chapters], [writer(one.title) for one in chapters]
+    groups: list[tuple[list[int], list[SummaryLine]]] = []
+    for at, some in groupby(lines, key=lambda line: max(0, bisect_right(starts, line.start) - 1)):
+        if groups and not writers[at] and not writers[groups[-1][0][-1]]:
+            groups[-1][0].append(at)
+            groups[-1][1].extend(some)
+        else:
+            groups.append(([at], list(some)))
+    telling = {writers[inside[0]] for inside, _some in groups}
+    written = [line.text for inside, some in groups if writers[inside[0]] for line in some]
+    several = len(telling - {None}) > 1
+    if not several and (len(telling) < 2 or not any(map(in_first_person, written))):
         return [HeadedLines("", tuple(lines))]
-    return [HeadedLines(title, some) for title, some in groups]
+    names = chapter_names(book, chapters)
+    titles = [
+        chapters[inside[0]].title if writers[inside[0]] else range_name(names, inside) if number else ""
+        for number, (inside, _some) in enumerate(groups)
+    ]
+    return [HeadedLines(title, tuple(some)) for title, (_inside, some) in zip(titles, groups, strict=True)]
 
 
 def composed(

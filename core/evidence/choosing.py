@@ -22,6 +22,7 @@ from math import fsum
 
 from core.evidence.naming import needs_another
 from core.evidence.passages import sentence_spans
+from core.evidence.quotations import is_quotation
 from core.text.ranking import terms
 
 LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
@@ -251,14 +252,14 @@ def _without_salutation(text: str, low: int, high: int) -> tuple[int, int]:
 
 
 def _is_set_apart(text: str, low: int, sentence: str) -> bool:
-    """Whether a sentence is a note, or stands in a caption, a table or an index."""
+    """Whether a sentence is a note or a motto, or stands in a caption, a table or an index."""
     line = text.rfind("\n", 0, low) + 1
     words = _WORD.findall(sentence)
     numbers = sum(map(str.isdecimal, words))
     mostly = numbers > 2 and numbers >= _MOST_NUMBERS * len(words)
     entries = len(_PAGES.findall(sentence)) > 1 and numbers >= _MANY_NUMBERS * len(words)
     in_list = mostly or entries or _CELLS.search(sentence) is not None
-    return in_list or _CAPTION.match(text, line) is not None or _is_note(text, low)
+    return in_list or bool(_CAPTION.match(text, line)) or _is_note(text, low) or is_quotation(text, low)
 
 
 def _is_note(text: str, low: int) -> bool:

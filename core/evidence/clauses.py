@@ -52,6 +52,12 @@ _WHICH = re.compile(
     re.IGNORECASE,
 )
 
+_NO_SENTENCE = re.compile(  # "The line in her hand, which nobody had ever read."
+    rf"{_DETERMINER}\s[\w’'-]+(?:\s(?!was\b|is\b|had\b|were\b)[\w’'-]+)?"
+    rf"(?:\s{_PREPOSITION}(?:\s(?!was\b|is\b|had\b|were\b)[\w’'-]+){{1,3}}?)*"
+    r",?\s(?:who|whom|whose|which|where|that)\b[^,;:]*[.!?]",
+    re.IGNORECASE,
+)
 _OWNER = re.compile(r"\b(?:his|hers?|its|theirs?|him|them)\b")
 
 
@@ -84,6 +90,11 @@ def same_clauses(said: str, there: str, *, subject_before: bool) -> bool:
         if not _same_subject(ours, theirs) or (neighbours and not _same_relation(ours, theirs)):
             return False
     return True
+
+
+def is_sentence(said: str) -> bool:
+    """Whether it says something of what it names, and is not a noun with what a clause behind it says."""
+    return _NO_SENTENCE.fullmatch(said) is None
 
 
 def shared_part(said: str, there: str) -> str:

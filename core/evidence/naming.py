@@ -30,12 +30,18 @@ _NOUN = r"(?:the|an?|my|our|your|some|any|no|one|two|[A-Z][a-z]{2,})\b"
 _I_AND_HE = (  # "I told him"
     rf"(?:I|we|you)\b(?-i:(?:\s(?!{_NOUN})[\w’']+){{1,6}}?)\s(?:he|she|him|her|his|hers)\b"
 )
+_NAME_AND_IT = (  # "Mara gave it to him"; not "Mara thought it best", "Mara saw a boat and took it"
+    r"(?-i:(?:[A-Z][\w’'.-]+\s){1,3})"
+    rf"(?-i:(?:(?!{_NOUN}|(?:[Hh]is|[Hh]er|[Tt]heir|[Tt]h(?:at|is|ese|ose))\b)[a-z’']+\s){{1,3}}?)"
+    r"(?:him\b|them\b|it\b(?!\s(?:is|was|would|had|has|seemed|hard|best|better|necessary|clear|difficult|easy"
+    r"|impossible|possible|strange|plain|wise|out)\b))"
+)
 _ONE_OF_THEM = (  # "The second was"
     r"(?:the\s)?(?:first|second|third|fourth|fifth|last|others?|latter|former|one|rest|two|three|both|neither"
     r"|either|another|none|each|some|most|many|few|this|that|these|those)\s"
     r"(?:was|is|were|are|had|has|have|did|would|could|came|went|of\s(?:them|these|those))\b"
 )
-_ENGLISH = rf"{_LEADS}(?:{_PRONOUN}|{_IN_WHICH_HE}|{_I_AND_HE}|{_ONE_OF_THEM})"
+_ENGLISH = rf"{_LEADS}(?:{_PRONOUN}|{_IN_WHICH_HE}|{_I_AND_HE}|{_NAME_AND_IT}|{_ONE_OF_THEM})"
 _ER = r"(?:er|sie|es|ihn|ihm|ihnen)\b"
 _GERMAN = (
     r"(?:(?:dann|da|später|schließlich|endlich|bald|nun|jetzt|und|aber|doch|denn|so|als|wenn|während|nachdem"

@@ -27,7 +27,9 @@ _WRITES = re.compile(  # a heading
     r"[.:_* ]*(?:\([^)\n]*\)|[—–-][^\n]*)?[.:_* ]*$",
     re.MULTILINE,
 )
-_NUMBERED = re.compile(r"(?:chapter\s+)?(?:\d+|[ivxlc]+)[.:]*\s+", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"(?:(?:chapter|part)\s+)?(?:\d+|[ivxlc]+)[.:]*\s+|(?:chapter|part)\s+[a-z-]+[.:]\s+", re.IGNORECASE
+)
 _SENDS = re.compile(  # "Second Letter: Clara Hollis to M. Verbeke"
     rf"\b(?i:letter|telegram|note|postcard)\b(?:[:.,—–-]|\sfrom)+\s(?P<from>{_WRITER}),?\s(?i:to)\s[A-Z]"
 )

@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from core.evidence.clauses import same_clauses, same_number, same_ones, same_owners, shared_part
+from core.evidence.clauses import is_sentence, same_clauses, same_number, same_ones, same_owners, shared_part
 from core.evidence.denial import DENIES, denied
 from core.evidence.naming import TITLES, points_back, subject_name, unquoted
 from core.evidence.passages import sentence_spans, unlabelled
+from core.evidence.quotations import is_quotation
 from core.evidence.support import Evidence
 from core.text.ranking import NAME, terms
 
@@ -51,7 +52,8 @@ class NearSentences:
 
     @cached_property
     def _sentences(self) -> list[tuple[int, int]]:
-        return [unlabelled(self._text, one) for one in sentence_spans(self._text, *self._within)]
+        found = sentence_spans(self._text, *self._within)
+        return [unlabelled(self._text, one) for one in found if not is_quotation(self._text, one[0])]
 
     @cached_property
     def _terms(self) -> list[list[str]]:
@@ -63,7 +65,7 @@ class NearSentences:
         denies none of it. None where none does, or where it has a word more than the book.
         """
         words = terms(said)
-        if len(set(words)) < _FEW_WORDS:
+        if len(set(words)) < _FEW_WORDS or not is_sentence(said):
             return None
         held = [_in_order(words, there) / len(words) for there in self._terms]
         for number in sorted(range(len(held)), key=lambda at: (-held[at], at)):

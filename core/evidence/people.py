@@ -22,10 +22,15 @@ from core.evidence.passages import sentence_spans
 
 _FIRST = 12  # mentions of which one introduces somebody
 _LEAST_WORDS, _MOST_WORDS = 6, 60  # of a sentence that does
+_STOPS = ".!?…\"”’')"
 _AROUND = 1500  # characters on either side of a mention, in which its sentence ends
 _TELLS = re.compile(
-    r"\s?(?:,|--|—|\()?\s?(?:is |was |who |the |a |an |his |her |my |our |their )(?!\w*ing\b)"
+    r"\s?(?:,|--|—|\()?\s?(?:is |was |who |the |a |an |his |her |my |our |their )"
+    r"(?!(?:\w*ing|not|never|(?:is|was) (?:not|never))\b)"
 )
+_IS_WHAT = re.compile(
+    r"\b(?:the|an?|his|her|my|our|their)\s(?:[\w’'-]+\s){0,3}[a-z][\w’'-]*,\s\Z"
+)  # "the mate, Radney,"
 _CALLED = re.compile(r"(?:called|named|name was|name is)\s+\W?$")
 _GREETED = re.compile(r"(?:\A|\n|[“\"‘])\s*(?:my\s)?dear(?:est)?\s(?:\w+\.?\s)?\Z", re.I)
 _BEHIND_GREETED = re.compile(r"\s?[,:;!.–—-]")
@@ -33,7 +38,7 @@ _CLOSED = re.compile(
     r"\b(?:yours|servant|friend|faithfully|truly|sincerely|affectionately|regards),?\s(?:\w+\.?\s)?\Z", re.I
 )
 _BEHIND_CLOSED = re.compile(r"\.?\s*(?:\n|\Z)")
-_BEFORE = 60  # characters, in which a letter greets or closes
+_BEFORE = 60  # characters, in which a letter greets or closes, or somebody is said to be something
 _BY_TITLE = dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she")
 _ROYAL = {"king", "queen", "prince", "princess"}
 _USUAL = 0.05  # of the mentions
@@ -291,9 +296,19 @@ def _introduces(text: str, span: tuple[int, int], mentions: Sequence[tuple[int, 
     inside = [one for one in mentions if start <= one[0] < end]
     words = len(text[start:end].split())
     tells = any(_TELLS.match(text, right) for _left, right in inside)
-    called = any(_CALLED.search(text[max(start, left - 20) : left]) for left, _right in inside)
+    before = [(text[max(start, left - _BEFORE) : left], text[right : right + 1]) for left, right in inside]
+    tells = tells or any(_IS_WHAT.search(one) and behind == "," for one, behind in before)
+    called = any(_CALLED.search(one) for one, _behind in before)
     full = any(len(text[left:right].split()) > 1 for left, right in inside)
-    good = _LEAST_WORDS <= words <= _MOST_WORDS
+    in_cast = any(text[left:right].isupper() for left, right in inside)
+    good = _LEAST_WORDS <= words <= _MOST_WORDS and (text[end - 1] in _STOPS or in_cast)
     # somebody else speaks, or of somebody else
     apart = text[start] in "“‘\"'" or text[end - 1] == "?" or BACK.match(text, start) is not None
+    apart = apart or _in_speech(text, start)
     return 2.0 * tells + 2.0 * called + 0.5 * full + 1.5 * good - apart - 0.1 * mentions.index(inside[0])
+
+
+def _in_speech(text: str, at: int) -> bool:
+    """Whether somebody goes on speaking there who began in the same paragraph."""
+    before = text[text.rfind("\n\n", 0, at) + 1 : at]
+    return before.count("“") > before.count("”") or before.count('"') % 2 == 1

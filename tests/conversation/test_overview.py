@@ -82,6 +82,24 @@ def test_an_end_has_its_last_part_even_where_the_parts_before_tell_more(style):
     assert any(one.book_start >= len(book.text) for one in done.stands)
 
 
+def test_of_a_short_last_chapter_most_is_told():
+    """Of six paragraphs that end a book one sentence stood in the answer, not what it comes to."""
+    book = tale(days=40)
+    last = [
+        "Ysolde sold the harbour to a merchant from Dorn for ninety crowns.",
+        "The bell of the chapel fell from its tower in the following winter.",
+        "Oddo was sentenced to six years and died in the prison of Halmar.",
+        "Mirabel left the town on a grain ship and never wrote a letter.",
+        "A clerk found the missing ledger below the stairs of the mill.",
+        "Nobody ever opened that green chest of the drowned pilot again.",
+    ]
+    text = book.text + "".join(f"{one}\n\n" for one in last)
+    sections = (*book.sections, Section("Chapter 5", len(book.text), len(text)))
+    session, _engine = make(style=READER)
+    done = finished(ask(session, replace(book, text=text, sections=sections, sha256="short"), END))
+    assert len([one for one in done.stands if one.book_start >= len(book.text)]) > 3
+
+
 def test_what_it_is_about_is_its_summary_and_a_kept_one_is_not_told_again():
     said = encoded("They walked to the market before dark.")
     session, engine = make(lambda ids, params: said, style=TELLER)

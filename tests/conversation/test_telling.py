@@ -96,6 +96,28 @@ def test_of_several_peoples_letters_each_stands_under_its_own_title():
     assert finished(ask(session, book, None, summary_length="paragraph")).text.startswith(f"## {titles[0]}")
 
 
+def test_who_is_i_in_one_journal_of_a_book_told_by_another_stands_under_its_title():
+    """ "I taught his son" stood among sentences about the town, as if the book's teller had."""
+    book = long_book(4)
+    titles = [
+        "Chapter One: The Fog",
+        "Chapter Two: Ines Moreau's Journal",
+        "Chapter Three: Ice",
+        "Chapter Four: Sun",
+    ]
+    sections = tuple(
+        dataclasses.replace(one, title=to) for one, to in zip(book.sections, titles, strict=True)
+    )
+    book = dataclasses.replace(book, sections=sections)
+    own = [SummaryLine("Mara slept.", one.start, one.end, own=True) for one in sections]
+    assert [one.heading for one in by_writer(book, own)] == [""], "nobody is I"
+    own[1] = own[1]._replace(text="I taught his son.")
+    found = by_writer(book, own)
+    assert [len(one.lines) for one in found] == [1, 1, 2]
+    assert found[0].heading == "" and found[1].heading == titles[1]
+    assert all(name in found[2].heading for name in ("Ice", "Sun"))
+
+
 def test_lengths_differ_as_asked():
     session, _ = make(inventing, style=style("own"))
     book = long_book(12, 20)

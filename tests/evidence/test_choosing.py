@@ -197,6 +197,8 @@ def test_what_is_no_whole_sentence_is_not_told(heading: str):
         "Mara sent the second one home.",
         "Even at the harbour of Carrow that was the case.",
         "The sailor steered by that tiller in a storm.",
+        "Mara gave it to him in the old house.",
+        "Mr. Rudd had never seen them before the storm.",
         "Sie wohnte in dem alten Haus am Hafen.",
         "Deshalb brachte der Wärter den Schlüssel in das alte Haus.",
         "Davon wusste der Wärter des Hauses am Hafen nichts.",
@@ -249,6 +251,8 @@ def test_who_is_named_in_the_sentence_before_is_not_told_of_behind_another(sente
         "Mara told the keeper of that, and that the lamp was out.",
         "Mara came home on the second of May, on the other side of the harbour.",
         "Mara liked such men as went to sea.",
+        "Mara thought it best to go home before the storm.",
+        "Mara took the lamp and gave it to Tom.",
         "These letters were found by Mara in a box.",
         "A sign with “those boats” in red paint hung on the old house by the harbour of Carrow.",
     ],
@@ -298,6 +302,22 @@ def test_a_note_is_no_sentence_of_the_story_and_a_day_is():
     assert texts(f"{told}\n\n1 A slip is a channel for boats.\n\n1 May was a day of rain.", 50) == [told]
     assert texts(f"{told}\n\n2 May was a day of rain.", 50) == [told, "2 May was a day of rain."]
     assert texts(f"{told}\n\n[3] See the note about boats. Tom built the last of them.", 50) == [told]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "\n\n— Ines Moreau, Notebooks",
+        "\n—_Ines Moreau_.",
+        "\n\n--THE BOOK OF JONAH, II, 3",
+        "\n\n— aus dem Buch Jona",
+    ],
+)
+def test_the_motto_of_a_chapter_is_not_told(source: str):
+    """ "The drowned made poor witnesses" was told as what happened in a book's last chapter."""
+    motto = "The drowned of the old harbour make poor witnesses, the living worse."
+    assert texts(f"THE HOUSE\n\n{motto}{source}\n\n{MARA}", 50) == [MARA]
+    assert texts(f"{motto}\n\n—Yes, said Tom.\n\n{MARA}", 50)[:1] == [motto]
 
 
 @pytest.mark.parametrize(

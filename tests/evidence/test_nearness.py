@@ -134,7 +134,9 @@ LEFT_OFF = (
     "The pilot tried to turn the ferry against the current. "
     "Some islands, legend says, were made from the teeth of giants. "
     "It was only thirteen flights to the attic. "
-    "The women went ashore; the men rowed off and the pilot slept in the cabin."
+    "The women went ashore; the men rowed off and the pilot slept in the cabin. "
+    "In the ledger the clerk found a line in her hand, which nobody had ever read.\n\n"
+    "The living make poor witnesses.\n\n— Ines Moreau, Notebooks"
 )
 
 
@@ -161,6 +163,9 @@ LEFT_OFF = (
         ("The printer was only thirteen flights to the attic.", False),  # it does not speak of him
         ("The women rowed off and the pilot slept in the cabin.", False),
         ("The men rowed off and the pilot slept in the cabin.", True),
+        ("The line in her hand, which nobody had ever read.", False),  # what of it?
+        ("The clerk found a line in her hand, which nobody had ever read.", True),
+        ("The living made poor witnesses.", False),  # a motto
     ],
 )
 def test_what_is_left_off_makes_nothing_else_of_it(said: str, stands: bool):

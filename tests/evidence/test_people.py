@@ -157,6 +157,18 @@ def test_every_mention_stands_in_the_text_and_the_sentence_that_introduces_has_o
     assert TALE[start:end] == "“Good day,” said Mr. Ansell, who was an engineer."
 
 
+@pytest.mark.parametrize("marks", ["“”", '""'])
+def test_the_book_introduces_somebody_before_those_do_who_speak_in_it(marks: str):
+    """Who lay in a cave, alive, was introduced by what somebody believed: "who is drowned"."""
+    first = "At eight the harbour master, Tobias Quill, came in with wet boots and a lamp."
+    supposed = "{0}Two keys are here. The third one belonged to Tobias Quill, who is drowned. Ask him.{1}"
+    text = f"{first}\n\n{supposed.format(*marks)}\n\nThe town liked Tobias Quill from the first day.\n\n"
+    text += "Tobias Quill was not born in Vienna at all. “No,” said Tobias Quill."
+    mentions = people(text)[0].mentions
+    assert text[slice(*introduction(text, mentions))] == first
+    assert text[slice(*introduction(text, mentions[2:]))].startswith("The town"), "what he is not tells less"
+
+
 def test_what_is_known_up_to_a_place_stands_before_it():
     """A panel that moves with the reader must not spoil."""
     half = TALE[: TALE.index("“Oil!”")]
