@@ -16,6 +16,12 @@ from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
 READER_VERSION = 8
+# What a version may read otherwise than the one before: files of these formats, and any with pages before the
+# first chapter ("front"). The first of them counts for all that were read before it, whatever they are.
+READ_OTHERWISE = {
+    7: frozenset({"pdf", "markdown", "front"}),
+    8: frozenset({"pdf", "epub", "fb2", "html", "front"}),
+}
 
 # titles of the sections that hold what a publisher put before and behind a book: nothing of the book
 NOTICES = (N_("Project Gutenberg header"), N_("Project Gutenberg licence"))
@@ -67,8 +73,13 @@ class Document:
 
     @property
     def outdated(self) -> bool:
-        """Read by older rules than today's: its file would give a better text or better chapters now."""
-        return self.reader_version < READER_VERSION
+        """Read by older rules than today's, which may give its file a better text or better chapters."""
+        if self.reader_version < min(READ_OTHERWISE) - 1:
+            return True
+        before = any(one.kind == "front" and one.title not in NOTICES for one in self.sections)
+        concerned = {self.format, "front"} if before else {self.format}
+        later = (one for version, one in READ_OTHERWISE.items() if version > self.reader_version)
+        return any(concerned & one for one in later)
 
     @property
     def words(self) -> int:

@@ -16,7 +16,7 @@ from app.render.templating import render
 from app.store.turns import StoredTurn
 from app.web.reader import reader_html
 from app.web.regions import progress_html, stage_html, turn_html
-from core.documents.document import READER_VERSION, Document, Section
+from core.documents.document import READ_OTHERWISE, READER_VERSION, Document, Section
 from core.events import Prefill, ReadingStep
 from tests.support.said import figures, text_in
 
@@ -126,6 +126,32 @@ def test_a_book_of_an_older_reader_says_that_its_file_may_be_dropped_again():
     assert 'class="notes"' in card()
     new = replace(BOOK, reader_version=READER_VERSION)
     assert 'class="notes"' not in stage_html(new, CARD, covered=False, opening=None, talking=False)
+
+
+@pytest.mark.parametrize(
+    ("format_", "version", "kind", "said"),
+    [
+        ("txt", 7, "chapter", False),
+        ("txt", 7, "front", True),
+        ("txt", 5, "chapter", True),
+        ("docx", 6, "chapter", False),
+        ("markdown", 6, "chapter", True),
+        ("markdown", 7, "chapter", False),
+        ("epub", 7, "chapter", True),
+    ],
+)
+def test_a_book_in_which_nothing_would_change_says_nothing(format_, version, kind, said):
+    """Of every book on the shelf it was said after an update that its file be dropped again."""
+    first = Section("Front matter", 0, 5, kind=kind)
+    sections = (first, Section("One", 5, 17))
+    book = replace(BOOK, format=format_, reader_version=version, sections=sections)
+    html = stage_html(book, CARD, covered=False, opening=None, talking=False)
+    assert ('class="notes"' in html) is said
+
+
+def test_every_version_of_the_reader_names_what_it_reads_otherwise():
+    """One that is not named would be told of no book."""
+    assert max(READ_OTHERWISE) == READER_VERSION
 
 
 def test_what_the_card_says_of_the_book_itself_stands_there_once():
