@@ -15,12 +15,14 @@ from core.text.words import marked as N_
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
-READER_VERSION = 8
-# What a version may read otherwise than the one before: files of these formats, and any with pages before the
-# first chapter ("front"). The first of them counts for all that were read before it, whatever they are.
+READER_VERSION = 9
+# What a version may read otherwise than the one before: files of these formats, any with pages before the
+# first chapter ("front"), and those of a format that have some behind the last ("txt back"). The first of
+# them counts for all that were read before it, whatever they are.
 READ_OTHERWISE = {
     7: frozenset({"pdf", "markdown", "front"}),
     8: frozenset({"pdf", "epub", "fb2", "html", "front"}),
+    9: frozenset({"txt back", "markdown back", "html back", "epub back"}),
 }
 
 # titles of the sections that hold what a publisher put before and behind a book: nothing of the book
@@ -76,8 +78,12 @@ class Document:
         """Read by older rules than today's, which may give its file a better text or better chapters."""
         if self.reader_version < min(READ_OTHERWISE) - 1:
             return True
-        before = any(one.kind == "front" and one.title not in NOTICES for one in self.sections)
-        concerned = {self.format, "front"} if before else {self.format}
+        around = {one.kind for one in self.sections if one.title not in NOTICES}
+        concerned = {self.format}
+        if "front" in around:
+            concerned.add("front")
+        if "back" in around:
+            concerned.add(f"{self.format} back")
         later = (one for version, one in READ_OTHERWISE.items() if version > self.reader_version)
         return any(concerned & one for one in later)
 

@@ -138,6 +138,9 @@ def test_a_book_of_an_older_reader_says_that_its_file_may_be_dropped_again():
         ("markdown", 6, "chapter", True),
         ("markdown", 7, "chapter", False),
         ("epub", 7, "chapter", True),
+        ("txt", 8, "back", True),
+        ("txt", 8, "front", False),
+        ("docx", 8, "back", False),
     ],
 )
 def test_a_book_in_which_nothing_would_change_says_nothing(format_, version, kind, said):

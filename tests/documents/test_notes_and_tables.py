@@ -101,6 +101,85 @@ def test_a_page_that_begins_in_a_note_begins_behind_it(tmp_path: Path):
     assert [document.page_at(document.text.index(word)) for word in ("In 1863", "boats")] == ["7", "7"]
 
 
+HTML_NOTED = '<sup><a href="#n{0}">{0}</a></sup>'
+LEADS_BACK = '<li id="n{0}">{1} <a href="#r{0}">↩</a></li>'
+
+
+@pytest.mark.parametrize(
+    ("reference", "notes"),
+    [
+        (HTML_NOTED, '<p id="n1">1. In 1863.</p><p id="n2">2. It is in the school.</p>'),
+        (HTML_NOTED, '<p><a id="n1"></a>[1] In 1863.</p><p><a id="n2"></a>[2] It is in the school.</p>'),
+        (
+            '<sup id="r{0}"><a href="#n{0}">{0}</a></sup>',
+            f"<ol>{LEADS_BACK.format(1, 'In 1863.')}{LEADS_BACK.format(2, 'It is in the school.')}</ol>",
+        ),
+        ("[{0}]", "<p>[1] In 1863.</p><p>[2] It is in the school.</p>"),
+        ("<sup>{0}</sup>", "<p>1. In 1863.<br/>2. It is in the school.</p>"),
+        ("[{0}]", "<h3>One</h3><p>1. In 1863.</p><h3>Two</h3><p>2. It is in the school.</p>"),
+    ],
+    ids=["numbered", "bracketed", "leading back", "no links", "no links, one paragraph", "by chapter"],
+)
+def test_endnotes_of_a_page_of_html_stand_behind_their_paragraph(reference: str, notes: str, tmp_path: Path):
+    """They were a section behind the book, which no question reached."""
+    first, second = (reference.format(number) for number in (1, 2))
+    page = (
+        f"<h2>One</h2><p>He came back.{first} Then it rained.</p>{BODY}"
+        f"<h2>Two</h2>{BODY}<p>They had a piano.{second}</p><p>Nobody played.</p>"
+    )
+    document = read(tmp_path, "book.html", f"<html><body>{page}<h2>Notes</h2>{notes}</body></html>")
+    assert "He came back.[1] Then it rained.\n\n[1] In 1863.\n\nThe boats" in document.text
+    assert "They had a piano.[2]\n\n[2] It is in the school.\n\nNobody played." in document.text
+    assert [one.title for one in document.sections] == ["One", "Two"] and "Notes" not in document.text
+
+
+def test_a_sign_that_links_to_its_note_brings_it_along(tmp_path: Path):
+    page = f'<h2>One</h2><p>He came.<a href="#n">*</a></p>{BODY}<h2>Notes</h2><p id="n">* In 1863.</p>'
+    text = read(tmp_path, "book.html", f"<html><body>{page}</body></html>").text
+    assert "He came.*\n\n[*] In 1863.\n\nThe boats" in text
+
+
+PROSE = "The boats lay at anchor and nobody spoke. " * 10
+CHAPTERS = (
+    f"CHAPTER I\n\nHe came back.[1] Then it rained.\n\n{PROSE}\n\n",
+    f"CHAPTER II\n\n{PROSE}\n\nThey had a piano.[2]\n\nNobody played.\n\n",
+)
+ASIDE = "[1] In 1863.\n\n[2] It is in the school."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(CHAPTERS) + f"NOTES\n\n{ASIDE}\n",
+        "".join(CHAPTERS) + "Endnotes:\n\n1. In 1863.\n2. It is in the school.\n",
+        "".join(CHAPTERS) + f"Footnotes\n{ASIDE}\n\nINDEX\n\nBoats, 3\n\nPiano, 5\n",
+        f"{CHAPTERS[0]}FOOTNOTES:\n\n[1] In 1863.\n\n{CHAPTERS[1]}FOOTNOTES:\n\n[2] It is in the school.\n",
+    ],
+    ids=["bracketed", "numbered", "before an index", "by chapter"],
+)
+def test_endnotes_of_a_plain_text_stand_behind_their_paragraph(text: str, tmp_path: Path):
+    told = read(tmp_path, "book.txt", text)
+    assert "He came back.[1] Then it rained.\n\n[1] In 1863.\n\nThe boats" in told.text
+    assert "They had a piano.[2]\n\n[2] It is in the school.\n\nNobody played." in told.text
+    assert "notes" not in told.text.lower() and titles(told) == ["CHAPTER I", "CHAPTER II"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(CHAPTERS) + "Notes\n\n[1] In 1863.\n\n[3] It is in the school.\n",
+        "".join(reversed(CHAPTERS)) + f"Notes\n\n{ASIDE}\n",
+        "".join(CHAPTERS) + f"{ASIDE}\n",
+        "".join(CHAPTERS).replace("[2]", "") + f"Notes\n\n{ASIDE}\n",
+    ],
+    ids=["no count", "no order", "no heading", "no reference"],
+)
+def test_a_list_that_may_be_no_notes_stays_where_it_is(text: str, tmp_path: Path):
+    told = read(tmp_path, "book.txt", text).text
+    assert told.index("It is in the school.") > told.index("Nobody played.")
+    assert told.index("In 1863.") > told.index("Nobody played.")
+
+
 TABLE = (
     "<table><tr><th>Year</th><th>Oil</th><th>Gallons burned</th></tr>"
     "<tr><td><p>1848</p></td><td>colza</td><td>1,290<sup>3</sup></td></tr><tr><td></td><td></td><td></td></tr>"

@@ -79,6 +79,19 @@ def test_the_parts_of_a_page_are_its_chapters(tmp_path: Path):
     assert not {"Navigation", "Most read"}.intersection(titles)
 
 
+def test_notes_of_an_article_stand_behind_their_paragraph(tmp_path: Path):
+    page, (first, *_text) = news()
+    assert page.count(f"{first}</p>") == 1 and page.count("</article>") == 1
+    kept = "The lamp that burned until 1863 is kept in the school of Saltby."
+    note = f'<li id="n1">{kept} <a href="#r1">↑</a></li>'
+    raised = f'{first}<sup id="r1"><a href="#n1">1</a></sup></p>'
+    page = page.replace(f"{first}</p>", raised).replace("</article>", f"<ol>{note}</ol></article>")
+    document = read(tmp_path, page)
+    assert document.article
+    for text in (document.text, document.read_otherwise().text):
+        assert f"{first}[1]\n\n[1] {kept}\n\n" in text
+
+
 def test_a_book_in_one_page_stays_whole(tmp_path: Path):
     page, text = whole_book()
     document = read(tmp_path, page)

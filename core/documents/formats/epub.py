@@ -7,7 +7,6 @@ import logging
 import posixpath
 import re
 import warnings as python_warnings
-from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 from lxml import etree
@@ -16,9 +15,10 @@ from core.documents.files.archive import SafeArchive
 from core.documents.files.clean import one_line
 from core.documents.files.decode import decode_markup
 from core.documents.formats.html import HtmlFile, parse, walk
+from core.documents.formats.note_links import link_target, note_references
 from core.documents.formats.series import epub_series
 from core.documents.structure.blocks import Block, ContentsEntry, Manuscript
-from core.documents.structure.notes import NoteReference, notes_in_place, says_its_mark
+from core.documents.structure.notes import notes_in_place
 from core.errors import DocumentError
 from core.events import Progress
 from core.text.words import translated as _
@@ -77,7 +77,7 @@ def read_epub(data: bytes, name: str, *, progress: Progress) -> Manuscript:
         )
     marks = _marks(reader.contents(), pages, len(blocks))
     blocks, labels = _printed_pages(blocks, pages)
-    blocks, marks = notes_in_place(blocks, marks, list(_note_references(blocks, pages)))
+    blocks, marks = notes_in_place(blocks, marks, list(note_references(blocks, pages)))
     series, volume = epub_series(reader.package)
     return Manuscript(
         "epub",
@@ -274,7 +274,7 @@ class _Reader(ebooklib_epub.EpubReader):
                 for above in link.iterancestors()
             )
             entries.append(
-                (one_line("".join(link.itertext())), max(1, level), _target(folder, link.get("href")))
+                (one_line("".join(link.itertext())), max(1, level), link_target(folder, link.get("href")))
             )
         return _with_targets(entries)
 
@@ -288,7 +288,7 @@ class _Reader(ebooklib_epub.EpubReader):
                 isinstance(above.tag, str) and above.tag.rsplit("}", 1)[-1].lower() == "navpoint"
                 for above in point.iterancestors()
             )
-            entries.append((one_line("".join(label)), level, _target(folder, str(source))))
+            entries.append((one_line("".join(label)), level, link_target(folder, str(source))))
         return _with_targets(entries)
 
 
@@ -296,7 +296,7 @@ def _linked_styles(root: etree._Element, folder: str) -> list[str]:
     """Archive names of the style sheets that hold on every device."""
     links = root.xpath("//*[local-name()='link'][@href]")
     return [
-        _target(folder, link.get("href")).partition("#")[0]
+        link_target(folder, link.get("href")).partition("#")[0]
         for link in links
         if (link.get("rel") or "").split() == ["stylesheet"] and link.get("media", "all") in ("all", "screen")
     ]
@@ -304,13 +304,6 @@ def _linked_styles(root: etree._Element, folder: str) -> list[str]:
 
 def _is_contents(nav: etree._Element) -> bool:
     return any("toc" in value.split() for key, value in nav.attrib.items() if key.endswith("type"))
-
-
-def _target(folder: str, href: str | None) -> str:
-    if not href:
-        return ""
-    path, _, anchor = href.partition("#")
-    return f"{posixpath.normpath(posixpath.join(folder, unquote(path)))}#{unquote(anchor)}"
 
 
 def _with_targets(entries: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
@@ -363,23 +356,6 @@ def _printed_pages(
             block = result[index]
             result[index] = Block(block.text, block.heading, (*block.breaks, (0, number)))
     return result, tuple(labels)
-
-
-def _note_references(
-    blocks: Sequence[Block], pages: Mapping[str, tuple[int, HtmlFile]]
-) -> Iterator[NoteReference]:
-    """The notes that the text refers to further down, in its own or in another file."""
-    for name, (first, page) in pages.items():
-        for link in page.note_links:
-            target, _, anchor = _target(posixpath.dirname(name), link.href).partition("#")
-            target = target if link.href.partition("#")[0] else name
-            at, noted = pages.get(target, (0, HtmlFile()))
-            if anchor not in noted.ends or anchor not in noted.anchors:
-                continue
-            start, end = at + noted.anchors[anchor], at + noted.ends[anchor]
-            says_so = start < len(blocks) and says_its_mark(blocks[start].text, link.mark)
-            if first + link.block < start and (link.named or says_so) and not blocks[start].heading:
-                yield NoteReference(first + link.block, link.mark, start, end)
 
 
 def _first(book: ebooklib_epub.EpubBook, field: str) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from urllib.parse import unquote
 
 from lxml import etree
 from lxml import html as lxml_html
@@ -114,14 +115,15 @@ class NoteLink:
 @dataclass(slots=True)
 class HtmlFile:
     """One file's blocks. `anchors`: id -> index of the block it stands in; `ends`: of the first block behind
-    what it is the id of; `note_links`: those that a note's number bears; `page_breaks`: (block, label) of
-    printed pages.
+    what it is the id of; `note_links`: those that a note's number bears; `links`: of each block, which
+    anchors its links lead to, in whatever page; `page_breaks`: (block, label) of printed pages.
     """
 
     blocks: list[Block] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
     note_links: list[NoteLink] = field(default_factory=list)
+    links: dict[int, set[str]] = field(default_factory=dict)
     page_breaks: list[tuple[int, str]] = field(default_factory=list)
     title: str = ""
 
@@ -328,6 +330,8 @@ class _Walker:
             element, tag = element[0], _tag(element[0])
         if tag != "a" or not element.get("href"):
             return
+        anchor = unquote(element.get("href").partition("#")[2])
+        self.page.links.setdefault(len(self.page.blocks), set()).add(anchor)
         found, named = _OWN_NOTES.match("".join(element.itertext())), "noteref" in _kind(element)
         before = "".join(self._parts[-2:])
         if found and before.strip() and (named or not before[-1].isspace()):

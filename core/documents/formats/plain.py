@@ -13,6 +13,7 @@ from core.documents.formats.plain_pages import without_pages
 from core.documents.structure.blocks import Block, Manuscript
 from core.documents.structure.headings import Heading, read_heading
 from core.documents.structure.matter import kind_by_title
+from core.documents.structure.numbered_notes import numbered_notes_in_place
 from core.errors import DocumentError
 from core.text.words import translated as _
 
@@ -38,7 +39,8 @@ _LINE_HYPHEN = re.compile(r"(?<=\w)-\n(?=\w)")
 def read_text(data: bytes) -> Manuscript:
     """A text file in any encoding."""
     text, warnings = _decoded(data)
-    return manuscript_of(text, "txt", warnings=warnings)
+    blocks = numbered_notes_in_place([Block(part) for part in _paragraphs(text)], [])[0]
+    return manuscript_of_blocks(blocks, "txt", warnings=warnings)
 
 
 def manuscript_of(
@@ -78,6 +80,7 @@ def read_markdown(data: bytes) -> Manuscript:
     for _depth in range(2):  # emphasis in emphasis
         text = _MARKDOWN_EMPHASIS.sub(lambda found: found[2] or found[0], text)
     blocks = [_markdown_block(part) for part in _paragraphs(text) if not re.fullmatch(r"[-*_ ]{3,}", part)]
+    blocks = numbered_notes_in_place(blocks, [])[0]
     title = fields.get("title") or _headed(blocks)
     return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings)
 

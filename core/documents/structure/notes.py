@@ -7,11 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from core.documents.structure.blocks import Block, ContentsEntry
+from core.documents.structure.headings import read_heading
 from core.documents.structure.matter import kind_by_title
 
 _MOST_BLOCKS = 12  # of a note; what is longer is a chapter that the text refers to
-_ENDS = re.compile(r"[.!?…。！？](?:[\"”’»)\s]|\[[^\]]*\])*\d*\Z")  # with marks of notes, or a line's number
-_WAY_BACK = re.compile(r"\s*[↩↵⏎↑⤴⬆^]\ufe0e?\s*\Z")
+_ENDS = re.compile(
+    r"[.!?…。！？](?:[\"”’»)\s*†‡§]|\[[^\]]*\])*\d*\Z"
+)  # with marks of notes, or a line's number
+_WAY_BACK = re.compile(r"\A\s*[↑^]\s+|\s*[↩↵⏎↑⤴⬆^]\ufe0e?\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,12 @@ def notes_in_place(
     return result, kept
 
 
+def opens_section(block: Block) -> bool:
+    """Whether a chapter, or what stands behind a book, begins with it."""
+    label = read_heading(block.text)
+    return bool(block.heading or kind_by_title(block.text) or (label and label.word))
+
+
 def _end_of_sentence(blocks: Sequence[Block], number: int, inside: Collection[int]) -> int:
     """The block that ends the sentence which a block is in the midst of, as lines of verse are; the block
     itself where none soon does.
@@ -96,6 +105,8 @@ def _titles_of_nothing(blocks: Sequence[Block], gone: Collection[int]) -> set[in
             continue
         end = _end_of_what_is_gone(blocks, gone, number)
         goes_on = end < len(blocks) and not 0 < blocks[end].heading <= (block.heading or 7)
+        if goes_on and not block.heading:
+            goes_on = not opens_section(blocks[end])
         if end > number + 1 and not goes_on:
             found.update(one for one in range(number, end) if one not in gone)
     return found
