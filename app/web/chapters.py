@@ -58,17 +58,18 @@ def section_words(book: Document) -> list[int]:
 def chapter_menu(
     book: Document | None, limit: int | None = None
 ) -> list[tuple[str, list[tuple[int, str, bool]]]]:
-    """The chapters as (number, title, whether the title has a number of its own), under the part of the book
-    they stand in; "" where there are none, and behind the spoiler `limit`, where only numbers are said.
+    """The chapters as (number, title, whether the title stands alone), under the part of the book they stand
+    in; "" where there are none, and behind the spoiler `limit`, where only numbers are said. A title
+    stands alone with a number of its own, and where the book numbers others otherwise than they are counted.
     """
     chapters = book.chapters if book else ()
-    named = zip(chapter_names(book, chapters), chapters, strict=True) if book else ()
-    rows = [
-        ("", number, "", False)
-        if limit and number > limit
-        else (name.part, number, section_title(" ".join(one.title.split())), name.numbered)
-        for number, (name, one) in enumerate(named, 1)
-    ]
+    named = list(zip(chapter_names(book, chapters), chapters, strict=True)) if book else []
+    otherwise = any(name.number not in (None, number) for number, (name, _one) in enumerate(named, 1))
+    rows = []
+    for number, (name, one) in enumerate(named, 1):
+        title, alone = section_title(" ".join(one.title.split())), otherwise or name.number is not None
+        hidden = limit is not None and 0 < limit < number
+        rows.append(("", number, "", False) if hidden else (name.part, number, title, alone))
     return [(part, [row[1:] for row in inside]) for part, inside in groupby(rows, key=lambda row: row[0])]
 
 

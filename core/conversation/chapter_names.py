@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.documents.document import FRONT_MATTER, NOTICES, Document, Section
+from core.documents.structure.headings import to_number
 from core.text.words import Message, listed_texts
 from core.text.words import translated as _
 
 _NUMBERS = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen "
-    "nineteen twenty"
+    "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred"
 ).replace(" ", "|")
 _NUMBERED = re.compile(
     rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>(?-i:[IVXLC]+)|\d+|"
-    rf"(?:{_NUMBERS})(?(word)(?=\W|$)|(?=[.:]|$)))"
+    rf"(?:{_NUMBERS})(?:[\s-]+(?:and\s+)?(?:{_NUMBERS}))*(?(word)(?=\W|$)|(?=[.:]|$)))"
     r"(?:[.:)\s\u2013\u2014-]+(?P<title>.*))?$",
     re.IGNORECASE,
 )
@@ -36,9 +36,10 @@ class ChapterName:
     part: str = ""
 
     @property
-    def numbered(self) -> bool:
-        """Whether the title has a number of its own: "III: The Return"."""
-        return _NUMBERED.match(self.title) is not None
+    def number(self) -> int | None:
+        """The number that the title has of its own: 3 of "III: The Return"; None without one."""
+        found = _NUMBERED.match(self.title)
+        return to_number(found["number"]) if found else None
 
 
 def section_title(title: str) -> str:

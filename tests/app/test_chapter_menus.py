@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from app.web import regions
 from core.documents.document import Document, Section
 
-TITLES = ("Chapter 1. The Quay", "II: Fog", "In the Forest", "Twelve.")
+TITLES = ("Chapter 1. The Quay", "II: Fog", "In the Forest", "Four.")
 TEXT = "".join(f"{title}\n\nThere it was.\n\n" for title in TITLES)
 STARTS = [TEXT.index(title) for title in TITLES]
 SECTIONS = tuple(
@@ -24,14 +25,24 @@ def options(html: str) -> list[str]:
 def test_a_chapter_that_has_a_number_gets_no_second_one():
     """The menus said "1. Chapter 1. The Quay" and "Up to chapter 1: Chapter 1. The Quay"."""
     chosen = options(regions.choices_html(BOOK, (0, 0), "page", fixed=False))
-    assert chosen[1:5] == ["Chapter 1. The Quay", "II: Fog", "3. In the Forest", "Twelve."]
+    assert chosen[1:5] == ["Chapter 1. The Quay", "II: Fog", "3. In the Forest", "Four."]
     ways = options(regions.ways_html(BOOK, reading_mode="auto", spoiler_limit=None, busy=False))
     assert ways[-4:] == [
         "Up to Chapter 1. The Quay",
         "Up to II: Fog",
         "Up to chapter 3: In the Forest",
-        "Up to Twelve.",
+        "Up to Four.",
     ]
+
+
+def test_no_chapter_is_counted_against_the_numbers_of_the_book():
+    """ "1. Preface" and "2. One Hundred" stood above the book's own chapter 1, or beside its hundredth."""
+    titles = ("Preface", "One Hundred", "Ninety-nine", "In the Forest")
+    sections = [replace(section, title=title) for section, title in zip(SECTIONS, titles, strict=True)]
+    book = replace(BOOK, sections=tuple(sections))
+    assert options(regions.choices_html(book, (0, 0), "page", fixed=False))[1:5] == list(titles)
+    ways = options(regions.ways_html(book, reading_mode="auto", spoiler_limit=None, busy=False))
+    assert ways[-4:] == [f"Up to {title}" for title in titles]
 
 
 def test_behind_the_spoiler_limit_chapters_are_numbers():
