@@ -266,5 +266,5 @@ def _too_large(plan: Plan, hardware: Hardware) -> str:
     free = hardware.disk_free_bytes
     if free is None or files <= free:
         return ""
-    said = _("Its files take {needed}; {free} is free in {folder}.")
-    return said.format(needed=size(files), free=size(free), folder=hardware.disk_path)
+    said = _("Its files take {needed}, more than is free in {folder}.")
+    return said.format(needed=size(files), folder=hardware.disk_path)

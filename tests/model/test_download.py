@@ -106,7 +106,7 @@ def test_stop_ends_the_download_and_keeps_what_came(served: Hub, home: Path):
 def test_too_little_space_is_said_before_anything_is_fetched(served: Hub, monkeypatch: pytest.MonkeyPatch):
     """The client itself only warns and then fills the disk."""
     monkeypatch.setattr(hub, "SPARE_BYTES", 1 << 60)
-    with pytest.raises(UserError, match="GB is free"):
+    with pytest.raises(UserError, match="GB more than is free"):
         download("someone/tiny")
     assert not any("/resolve/" in request for request in served.requests)
 

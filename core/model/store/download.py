@@ -227,10 +227,10 @@ def _require_free_space(repo: str, files: list[RemoteFile], stage: Path, *, extr
     free = shutil.disk_usage(stage.parent).free
     if free < needed:
         said = _(
-            "{repo} needs {needed} free in {folder}; {free} is free. Free some space, choose a smaller "
+            "{repo} needs {needed} in {folder}, {more} more than is free. Free some space, choose a smaller "
             "model, or move the data folder to another drive: in the settings, or by TRIFORCE_HOME."
         )
-        words = {"needed": size(needed), "free": size(free), "folder": stage.parent}
+        words = {"needed": size(needed), "more": size(needed - free), "folder": stage.parent}
         raise UserError(said.format(repo=repo, **words))
 
 

