@@ -8,24 +8,29 @@ import re
 import sys
 import threading
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from app.desk.answer_job import AnswerJob, Callbacks
+from app.desk.shelf import StoredReading
 from app.desk.store import Store
-from app.desk.values import Notice
+from app.desk.values import Notice, ReadingsUsage
 from app.engine.client import Runtime
 from app.errors import in_words
 from app.render.export import ConversationFile, as_html, as_markdown
 from app.render.footnotes import Footnotes
 from app.render.markdown import Citation, blocks
+from app.store.book_entry import BookEntry
 from app.store.history import History
 from app.store.library import Library
 from app.store.turns import displayed_text
 from app.web import messages, regions
 from app.web.citations import Citations, CitedAnswer
-from core.config import Settings
+from app.web.library import library_html
+from app.web.settings import settings_html
+from core.config import RULES, Settings
 from core.conversation.chapter_names import section_title
 from core.conversation.retrieval_result import quotation
 from core.documents.document import FRONT_MATTER, NOTICES
@@ -49,6 +54,24 @@ def seen(code: str, draw) -> str:
     """The text of what is drawn for somebody of that language."""
     with in_language(code):
         return text_of(draw())
+
+
+def test_what_a_book_takes_and_what_was_computed_of_it_are_not_called_the_same():
+    """12 KB were kept of a book on the shelf, and 0 KB in the settings."""
+    entry = BookEntry("a" * 64, "The Lamp", "", "txt", 9, 1, 0.0)
+    shelf = library_html(
+        [entry],
+        covered=frozenset(),
+        kept={entry.id: StoredReading(12_000)},
+        today=date(2026, 1, 1),
+        current="",
+        talks=[],
+        talk="",
+        samples=(),
+    )
+    settings = settings_html(Settings(), dict.fromkeys(RULES, "default"), [], ReadingsUsage(0, 10**9, ()))
+    assert "12 KB on disk" in text_of(shelf) and "kept" not in text_of(shelf)
+    assert "What the model computed of books" in text_of(settings[0])
 
 
 @pytest.fixture
