@@ -9,9 +9,11 @@ from app.desk.names import BookNames
 from app.desk.reader import Reader, as_known, last_limit
 from app.desk.state import AppState
 from app.desk.store import Store
+from app.errors import is_away
 from app.store.history import History
 from app.store.library import Library
 from app.store.turns import StoredTurn
+from core import paths
 from core.documents.document import Document
 from core.text.words import translated as _
 
@@ -78,12 +80,8 @@ class OpenBooks:
         book_id = self._store.state.book_id
         lost = bool(book_id) and self.current is None
         if lost:
-            words = _(
-                "The text of “{title}” is gone or damaged. Drop its file again to read it: its conversations "
-                "are kept."
-            )
             self._library.lost()
-            self._store.say(words.format(title=self._title(book_id)))
+            self._store.say(_lost(self._title(book_id)))
         return lost
 
     def _title(self, book_id: str) -> str:
@@ -169,6 +167,21 @@ class OpenBooks:
     def _limited(self, spoiler_limit: int | None) -> dict[str, Any]:
         """The fields of the state that keep inside of a new limit."""
         return {**self._reader.limited(spoiler_limit), **self._names.limited(spoiler_limit)}
+
+
+def _lost(title: str) -> str:
+    """What became of a book's text, and what helps."""
+    if is_away():
+        words = _(
+            "The data folder {folder} is not there, and the text of “{title}” is in it. Connect the drive "
+            "that it is on, or put the folder back: the book and its conversations are here again then."
+        )
+        return words.format(folder=paths.data_dir(), title=title)
+    words = _(
+        "The text of “{title}” is gone or damaged. Drop its file again to read it: its conversations "
+        "are kept."
+    )
+    return words.format(title=title)
 
 
 def _limit(book: Document, spoiler_limit: int | None) -> int | None:

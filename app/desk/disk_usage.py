@@ -4,6 +4,8 @@ disk has no room.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sqlite3
 import threading
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from app.desk.store import Store
 from app.desk.values import DiskShortage, Notice, ReadingsUsage
+from app.errors import is_away
 from app.models.catalogue import Models
 from app.store.history import History
 from app.store.library import Library
@@ -71,15 +74,15 @@ class DiskUsage:
             threading.Thread(target=self._mend, name="disk", daemon=True).start()
 
     def _mend(self) -> None:
-        """Tries to store what waits until it is stored; where that was refused first, the message that said
-        so is true no more then.
+        """Tries to store what waits until it is stored, and the data folder is there; where that was refused
+        first, the message that said so is true no more then.
         """
         self.warn()
         if not self._retries.acquire(blocking=False):
             return
         try:
             refused = False
-            while self._waits():
+            while is_away() or self._waits():
                 try:
                     self._store_waiting()
                 except (sqlite3.Error, OSError):
@@ -91,6 +94,9 @@ class DiskUsage:
             self._retries.release()
 
     def _store_waiting(self) -> None:
+        """Raises sqlite3.Error or OSError where it cannot be done, and while the data folder is gone."""
+        if is_away():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(paths.data_dir()))
         self._history.store_again()
         if self._notes_wait():
             self._library.write_notebook(self._store.state.book_id, self._store.state.notebook)

@@ -26,6 +26,7 @@ class BookEntry:
     series: str = ""  # as its file says; "" and None where it does not
     volume: float | None = None
     missing: bool = False  # its text is no longer in the data folder
+    away: bool = False  # with the whole data folder: as where its drive was pulled out
 
     @classmethod
     def of(cls, document: Document, *, opened: float, tokens: int = 0) -> BookEntry:

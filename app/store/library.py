@@ -89,8 +89,9 @@ class Library:
         folders = [one for one in self._root.glob("*") if BOOK_ID.fullmatch(one.name)]
         gone = {one.name for one in folders if (one / _FORGOTTEN).exists()}
         found = {one.name: entry for one in folders if one.name not in gone and (entry := self._entry(one))}
+        away = not self._root.parent.is_dir()
         for name in set(self._known) - set(found) - gone:
-            found[name] = replace(self._known[name], missing=True)
+            found[name] = replace(self._known[name], missing=True, away=away)
         return sorted(found.values(), key=lambda entry: -entry.opened)
 
     def _entry(self, folder: Path) -> BookEntry | None:

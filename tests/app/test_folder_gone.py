@@ -25,7 +25,7 @@ from core.config import Settings
 from core.hardware.gpus import imagined_hardware
 from tests.support.desks import done
 from tests.support.fake_runtime import ANSWER, wait_until
-from tests.support.said import worded_by
+from tests.support.said import values, worded_by
 
 
 @pytest.fixture
@@ -82,6 +82,22 @@ def test_an_answer_that_cannot_be_kept_says_so_and_is_kept_with_the_folder_back(
     wait_until(lambda: not app.history.waits)
     assert stored(home) == ["Who?", ANSWER, "And why?", ANSWER]
     assert not any(turn.unstored for turn in app.books.turns)
+
+
+def test_its_books_are_not_to_be_dropped_again_and_are_there_with_it(app, book, home, away, monkeypatch):
+    """They were called gone, and their files asked for, where the folder that they are in was away."""
+    monkeypatch.setattr(disk_usage, "RETRY_S", 0.01)
+    page = Page(app)
+    page.render()
+    app.library._open.clear()
+    home.rename(away)
+    app.books.select(book.sha256)
+    assert values(app.state.notice.text) == {"folder": str(home), "title": book.title}
+    shown = page.render()["library"][0]
+    assert 'class="missing"' in shown and "data-drop" not in shown
+    away.rename(home)
+    wait_until(lambda: app.state.notice is None)
+    assert 'class="missing"' not in page.render()["library"][0] and app.books.current == book
 
 
 def test_a_note_that_could_not_be_kept_is_kept_with_the_folder_back(app, book, home, away, monkeypatch):
