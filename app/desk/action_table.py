@@ -214,6 +214,7 @@ def of_the_app(
     """What is done with settings, the engine and the data."""
     return {
         "dismiss": action(partial(store.update, notice=None), while_moving=True),
+        "dismiss-deleted": action(partial(store.update, deleted=()), while_moving=True),
         "dismiss-failures": action(partial(store.update, failures=()), while_moving=True),
         "restart": action(engine.restart),
         "cancel-loading": action(engine.cancel_loading),

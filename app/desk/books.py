@@ -98,7 +98,7 @@ class OpenBooks:
     def open_conversation(self, conversation_id: str, book_id: str = "") -> None:
         """Goes to a conversation about the open book, or about another one."""
         if conversation_id == self._store.state.conversation_id:  # what led there has done its work
-            self._store.update(lambda now: replace(now, notice=now.undo_offer))
+            self._store.update(notice=None)
         if book_id and book_id != self._store.state.book_id:
             self.select(book_id)
         state = self._store.state
@@ -196,7 +196,7 @@ def _laid(state: AppState, conversation_id: str) -> AppState:
         state,
         conversation_id=conversation_id,
         answer=state.answer_beside(conversation_id),
-        notice=state.undo_offer,
+        notice=None,
         asked_too=state.asked_too if conversation_id else alone,
     )
 
@@ -204,9 +204,5 @@ def _laid(state: AppState, conversation_id: str) -> AppState:
 def _cleared(state: AppState, conversation_id: str) -> AppState:
     """Without what belongs to the book that lay open before, for a conversation about another."""
     return replace(
-        state,
-        notice=state.undo_offer,
-        answer=state.answer_beside(conversation_id),
-        chapters=(0, 0),
-        selected_chapters=(),
+        state, notice=None, answer=state.answer_beside(conversation_id), chapters=(0, 0), selected_chapters=()
     )

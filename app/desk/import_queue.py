@@ -188,7 +188,7 @@ class ImportQueue:
                 self._wait_in_line(opening)
                 return
             shown = replace(opening, behind=len(self._queue))
-            self._store.update(lambda now: replace(now, opening=shown, notice=now.undo_offer))
+            self._store.update(opening=shown, notice=None)
         if before:
             _drop(before)
         self._begin(opening)
@@ -257,7 +257,7 @@ class ImportQueue:
 
     def _hint(self, words: str) -> None:
         """Says why the file waits for the person, where that is not asked in a box of its own."""
-        self._store.update(lambda now: replace(now, notice=Notice(words) if words else now.undo_offer))
+        self._store.update(notice=Notice(words) if words else None)
 
     def _shelved(self, opening: ImportedFile) -> ImportedFile | None:
         """Reads the file and hands the book over. Returns the file when it is to wait for a word about its

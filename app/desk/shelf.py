@@ -55,7 +55,7 @@ class Shelf:
             if unstored:
                 words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
                 self._store.fail(document.title, words.format(title=document.title, reason=unstored))
-            elif before and not self._store.state.undo_offer:
+            elif before:
                 self._store.say(told, "info")
 
     def read_otherwise(self) -> None:

@@ -12,6 +12,7 @@ from app.desk.values import (
     BookSearch,
     ComparisonRun,
     ContextOverflow,
+    Deletion,
     DiskShortage,
     FolderBooks,
     FolderMove,
@@ -68,6 +69,7 @@ class AppState:
     choosing: FolderChoice | None = None  # what a model file is chosen from
     looking: FileInspection | None = None  # the model file that is looked at
     notice: Notice | None = None
+    deleted: tuple[Deletion, ...] = ()  # what can be brought back, the last one at the end
     failures: tuple[str, ...] = ()  # why files were not opened: these stay until the person closes them
     refused_setting: RefusedSetting | None = None
     # whether the end of the last tab may end the app; whether that tab went before anybody was asked
@@ -124,11 +126,6 @@ class AppState:
     def is_moving(self) -> bool:
         """Whether the data folder is on its way to another place."""
         return self.moving is not None and self.moving.done is not None
-
-    @property
-    def undo_offer(self) -> Notice | None:
-        """The message that is shown, where it can undo a deletion: it stays, whatever is opened meanwhile."""
-        return self.notice if self.notice and self.notice.undo else None
 
     @property
     def shown_overflow(self) -> ContextOverflow | None:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from app.desk.books import OpenBooks
 from app.desk.state import AppState
 from app.desk.store import Store
-from app.desk.values import Notice
+from app.desk.values import Deletion
 from app.desk.waiting import WaitingQuestions
 from app.errors import guarded
 from app.store.book_entry import BookEntry
 from app.store.history import History
 from app.store.library import Library
-from core.text.words import joined_sentences, listed_texts
+from core.text.words import listed_texts
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
@@ -82,28 +82,20 @@ class Trash:
     def withdraw(self, name: str) -> None:
         """Offers no longer to bring back what is called `name`: it is gone, or back already."""
 
-        def without(now: AppState) -> AppState:
-            offer = now.undo_offer
-            if offer is None:
-                return now
-            left = tuple(one for one in offer.undo if one != name)
-            return replace(now, notice=replace(offer, undo=left) if left else None)
-
-        self._store.update(without)
+        self._store.update(
+            lambda now: replace(now, deleted=tuple(one for one in now.deleted if one.id != name))
+        )
 
     def restore(self, names: str) -> None:
         """Brings back what is called by these names, with spaces between, and opens the last of them."""
-        offer = self._store.state.undo_offer
         if self._store.refuse_while_moving():
-            if offer:  # why not now, and the button for later
-                self._store.update(
-                    lambda now: replace(now, notice=replace(now.notice or offer, undo=offer.undo))
-                )
             return
         back = [open_it for name in names.split() if (open_it := self._unmark(name))]
-        self._store.update(notice=None if back else Notice(_("It was too late: that is gone."), "info"))
+        self._store.update(deleted=())
         if back:
             back[-1]()
+        else:
+            self._store.say(_("It was too late: that is gone."), "info")
 
     def purge(self, *, all_of_them: bool = False) -> None:
         """Deletes for good what was taken away UNDO_S ago."""
@@ -145,14 +137,8 @@ class Trash:
 
     def _offer_undo(self, name: str, words: str) -> None:
         """Says what was marked, offers to undo it, and has it purged."""
-
-        def offered(now: AppState) -> AppState:
-            names = (*(now.undo_offer.undo if now.undo_offer else ()), name)
-            more = _("Undo takes back the last {count} deletions.").format(count=len(names))
-            text = joined_sentences(words, more) if len(names) > 1 else words
-            return replace(now, notice=Notice(text, "info", undo=names))
-
-        self._store.update(offered)
+        said = Deletion(name, words)
+        self._store.update(lambda now: replace(now, deleted=(*now.deleted, said)), notice=None)
         if self._timer:
             self._timer.cancel()
         self._timer = threading.Timer(UNDO_S + 0.1, lambda: guarded(self.purge, self._store.say, None))

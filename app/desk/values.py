@@ -30,14 +30,19 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message above the conversation. `kind`: info | error. `undo`: the books and conversations it can
-    bring back, the one deleted last at the end.
-    """
+    """A message above the conversation. `kind`: info | error."""
 
     text: str
     kind: str = "error"
-    undo: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A book or a conversation that can be brought back, and what says that it is deleted."""
+
+    id: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)

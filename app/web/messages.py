@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from app.desk import ocr_install
-from app.desk.values import DiskShortage, FolderMove, ImportedFile, Notice
+from app.desk.values import Deletion, DiskShortage, FolderMove, ImportedFile, Notice
 from app.render.templating import render
 
 
-def notice_html(notice: Notice | None) -> str:
-    """The message above the conversation."""
-    return (
-        render("notice.html", kind=notice.kind, text=notice.text, undo=notice.undo, remedies=notice.remedies)
-        if notice
-        else ""
+def messages_html(
+    message: Notice | None,
+    failures: tuple[str, ...],
+    deleted: tuple[Deletion, ...],
+    opening: ImportedFile | None,
+) -> str:
+    """What is said above the conversation: none of it takes the place of another."""
+    return "".join(
+        (failures_html(failures), deleted_html(deleted), notice_html(message), offer_html(opening))
     )
+
+
+def notice_html(notice: Notice | None) -> str:
+    """What was said last; empty where nothing is to be said."""
+    if notice is None:
+        return ""
+    return render("notice.html", kind=notice.kind, text=notice.text, remedies=notice.remedies)
+
+
+def deleted_html(deleted: tuple[Deletion, ...]) -> str:
+    """What was deleted last, and the button that brings all of it back; empty where nothing can be."""
+    return render("deleted.html", deleted=deleted) if deleted else ""
 
 
 def failures_html(failures: tuple[str, ...]) -> str:

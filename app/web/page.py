@@ -77,7 +77,9 @@ class Page:
         """What was shown last, and why it is not newer."""
         if type(error) is not self._told:
             self._told, self._words = type(error), in_words(error)
-        return {**self._shown, "notice": (messages.notice_html(Notice(self._words)),)}
+        now = self._parts.state
+        said = messages.messages_html(Notice(self._words), now.failures, now.deleted, now.opening)
+        return {**self._shown, "notice": (said,)}
 
     def _rendered(self) -> Regions:
         self._due_s = None

@@ -214,9 +214,7 @@ REGIONS: Mapping[str, Region] = {
     "book-answers": book_answers_html,
     "choices": _choices,
     "suggestions": regions.suggestions_html,
-    "notice": lambda message, failures, opening: "".join(
-        (messages.failures_html(failures), messages.notice_html(message), messages.offer_html(opening))
-    ),
+    "notice": messages.messages_html,
     "shortage": messages.shortage_html,
     "moving": messages.moving_html,
     "leaving": lambda asks_when_closed, was_left: messages.leaving_html(ask=asks_when_closed, now=was_left),

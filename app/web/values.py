@@ -174,7 +174,7 @@ def _message(
     if notice is None:
         return Notice(wrong, remedies=ways)
     others = tuple(one for one in notice.remedies if one not in ways)
-    return Notice(joined_sentences(notice.text, wrong), "error", notice.undo, (*others, *ways))
+    return Notice(joined_sentences(notice.text, wrong), "error", (*others, *ways))
 
 
 def _figures(shown_answer: Snapshot | None, done_turns: list[StoredTurn]) -> Stats | None:

@@ -9,7 +9,9 @@ import pytest
 
 from app.desk import trash
 from app.desk.trash import Trash
+from app.desk.values import FolderMove
 from app.store import fulltext
+from app.store.relocation import Relocation
 from app.web.page import Page
 from core import paths
 from core.cache.disk import SnapshotFolder
@@ -56,12 +58,12 @@ def test_it_is_off_the_page_and_can_be_brought_back(taken, book):
 def test_what_goes_with_a_book_is_named(taken, desk, other):
     """Its notes went with a sentence that was the same for a book without any."""
     assert (
-        values(taken.state.notice.text)["count"],
-        len(worded_by(Trash._deleted, taken.state.notice.text)),
+        values(taken.state.deleted[-1].words)["count"],
+        len(worded_by(Trash._deleted, taken.state.deleted[-1].words)),
     ) == (1, 3)
     desk.trash.purge(all_of_them=True)
     desk.actions.dispatch({"act": "forget", "id": other.sha256})
-    assert "count" not in values(desk.state.notice.text)
+    assert "count" not in values(desk.state.deleted[-1].words)
 
 
 @pytest.fixture
@@ -99,10 +101,36 @@ def test_two_come_back_together(taken, book, other):
     """The second one's button took the place of the first one's."""
     taken.books.select(other.sha256)
     taken.actions.dispatch({"act": "forget", "id": other.sha256})
-    assert "The Sea" in taken.state.notice.text and "the last 2 deletions" in taken.state.notice.text
+    assert [one.id for one in taken.state.deleted] == [book.sha256, other.sha256]
     undo(taken)
     assert {one.id for one in taken.library.entries()} == {book.sha256, other.sha256}
-    assert taken.books.current == other and taken.state.notice is None
+    assert taken.books.current == other and taken.state.deleted == ()
+
+
+@pytest.mark.parametrize("said", ["an error", "room on the disk", "what the page cannot read"])
+def test_it_can_be_brought_back_beside_a_message(taken, book, monkeypatch, said):
+    """An error took the place of the button, for good."""
+    if said == "what the page cannot read":
+        monkeypatch.setattr(taken.library, "entries", lambda: (_ for _ in ()).throw(OSError("unplugged")))
+        assert "undo" in Page(taken).render()["notice"][0]
+        monkeypatch.undo()
+    else:
+        taken.store.say("Nothing was found.")
+        page = Page(taken).render()["notice"][0]
+        assert "Nothing was found." in page and "undo" in page
+    if said == "room on the disk":
+        taken.actions.dispatch({"act": "check-disk"})
+    undo(taken)
+    assert taken.books.current == book and taken.state.deleted == ()
+
+
+def test_a_refused_undo_stays_for_later(taken, book, tmp_path):
+    taken.store.update(moving=FolderMove(Relocation(tmp_path, tmp_path / "new", 9, True), done=0))
+    undo(taken)
+    assert taken.books.current is None and taken.state.notice is not None
+    taken.store.update(moving=None)
+    undo(taken)
+    assert taken.books.current == book
 
 
 def test_a_conversation_comes_back_to_its_book(desk, other, monkeypatch):

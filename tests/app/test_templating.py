@@ -62,7 +62,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_another_template_is_not_escaped_again():
-    inner = render("notice.html", kind="error", text="a < b", undo=(), remedies=())
+    inner = render("notice.html", kind="error", text="a < b", remedies=())
     assert str(_environment.from_string("{{ inner }}").render(inner=inner)) == inner
 
 

@@ -207,7 +207,7 @@ def what_is_asked_of_the_person(begin, folder) -> list[str]:
         desk.store.fail(f"{number}-{'long' * 30}.pdf", "It is damaged: the end is missing. Copy it again.")
     page.wait_for_selector(".failures li:nth-child(30)", state="attached")
     wrong += look(page, "error")
-    desk.store.update(notice=None, failures=())
+    desk.store.update(notice=None, deleted=(), failures=())
     page.fill("[data-search]", "clock")
     page.wait_for_selector(".hits")
     wrong += look(page, "search", **folded_out(page, "shelf"))

@@ -15,6 +15,7 @@ from app.desk.values import (
     BookAnswer,
     BookSearch,
     ContextOverflow,
+    Deletion,
     DiskShortage,
     EarlierMention,
     FolderBooks,
@@ -219,7 +220,8 @@ def every_region() -> list[str]:
             )
         ),
         messages.failures_html((BAD,)),
-        messages.notice_html(Notice(BAD, BAD, (BAD,), (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
+        messages.deleted_html((Deletion(BAD, BAD), Deletion(BAD, BAD))),
+        messages.notice_html(Notice(BAD, BAD, (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
         messages.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
         "".join(
             messages.moving_html(FolderMove(Relocation(BAD, BAD, 9, True), done, 3.0)) for done in (None, 4)
