@@ -52,7 +52,13 @@ def of_books(
     """What is done with books, the open one and those on the shelf."""
     name = text_field("name", NAME_CHARS, default="book")
     return {
-        "upload": action(imports.upload, path=text_field("path"), name=name, title=text_field("title")),
+        "upload": action(
+            imports.upload,
+            path=text_field("path"),
+            name=name,
+            title=text_field("title"),
+            several=text_field("several"),
+        ),
         "refused": action(
             imports.refuse, name=text_field("name", NAME_CHARS), limit_mb=number_field("limit")
         ),
@@ -214,6 +220,7 @@ def of_the_app(
     """What is done with settings, the engine and the data."""
     return {
         "dismiss": action(partial(store.update, notice=None), while_moving=True),
+        "dismiss-arrivals": action(partial(store.update, arrivals=()), while_moving=True),
         "dismiss-deleted": action(partial(store.update, deleted=()), while_moving=True),
         "dismiss-failures": action(partial(store.update, failures=()), while_moving=True),
         "restart": action(engine.restart),

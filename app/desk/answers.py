@@ -60,7 +60,8 @@ class AnswerQueue:
                 return False
             job = self.job = self._kept(lambda: self._prepared(ask, instead_of, left, retell))
             self._store.update(
-                lambda now: replace(now, notice=None, answers=now.answers + 1),
+                lambda now: replace(now, answers=now.answers + 1, arrivals=now.arrivals_but(now.book_id)),
+                notice=None,
                 answer=job.snapshot,
                 answer_place=AnswerPlace(ask.book_id, ask.conversation_id, wording(ask)),
                 queued=None,

@@ -67,7 +67,7 @@ class OpenBooks:
         spoiler_limit = last_limit(self._history, self._library, book_id)
         spoiler_limit = _limit(book, spoiler_limit) if book else spoiler_limit
         self._store.update(
-            lambda now: _cleared(now, talk),
+            lambda now: _cleared(now, book_id, talk),
             book_id=book_id,
             conversation_id=talk,
             spoiler_limit=spoiler_limit,
@@ -201,8 +201,13 @@ def _laid(state: AppState, conversation_id: str) -> AppState:
     )
 
 
-def _cleared(state: AppState, conversation_id: str) -> AppState:
+def _cleared(state: AppState, book_id: str, conversation_id: str) -> AppState:
     """Without what belongs to the book that lay open before, for a conversation about another."""
     return replace(
-        state, notice=None, answer=state.answer_beside(conversation_id), chapters=(0, 0), selected_chapters=()
+        state,
+        notice=None,
+        arrivals=state.arrivals_but(book_id),
+        answer=state.answer_beside(conversation_id),
+        chapters=(0, 0),
+        selected_chapters=(),
     )

@@ -64,14 +64,17 @@ class ImportQueue:
         self._cancelled = threading.Event()
         self._queue: deque[ImportedFile] = deque()  # dropped while another file was being read
 
-    def upload(self, path: str, name: str, title: str = "") -> None:
-        """Reads an uploaded file; `title`: its name on the shelf, where the person gave one."""
+    def upload(self, path: str, name: str, title: str = "", several: str = "") -> None:
+        """Reads an uploaded file; `title`: its name on the shelf, where the person gave one; `several`: not
+        empty where it came together with others.
+        """
         try:
             file = uploaded(self._uploads, path)
         except UserError as error:
             self._store.fail(name, str(error))
         else:
-            self._open(ImportedFile(file, name, _("Opening"), title=" ".join(title.split())[:TITLE_CHARS]))
+            title = " ".join(title.split())[:TITLE_CHARS]
+            self._open(ImportedFile(file, name, _("Opening"), title=title, several=bool(several)))
 
     def refuse(self, name: str, limit_mb: int) -> None:
         """Says why the page did not take a file: larger than so many MB, or lost on the way."""
@@ -96,7 +99,8 @@ class ImportQueue:
         """
         there = [Path(path) for path in paths if Path(path).is_file()]
         for path in there:
-            self._take_in(ImportedFile(path, path.name, _("Opening"), keep=True))
+            one = ImportedFile(path, path.name, _("Opening"), keep=True, several=len(there) > 1)
+            self._take_in(one)
         for path in paths:
             if Path(path) not in there:
                 self._store.fail(path, _("There is no file {path}.").format(path=path))
@@ -282,7 +286,8 @@ class ImportQueue:
             if self._cancelled.is_set():
                 return None
             book = self._named(document, opening)
-            self._shelf.put(book, cover=cover.result(), again=opening.ocr)
+            several = opening.several
+            self._shelf.put(book, cover=cover.result(), again=opening.ocr, several=several)
             self._known.note_import(opening.name, opening.path, book.sha256)
         if not document.pictures:
             return None

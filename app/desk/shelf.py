@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from app.desk.books import OpenBooks
 from app.desk.store import Store
 from app.desk.trash import Trash
-from app.desk.values import Remedy
 from app.errors import in_words
 from app.store.library import Library
 from app.store.making_room import with_room
@@ -32,31 +31,22 @@ class Shelf:
         self._store, self._library = store, library
         self._engine, self._books, self._trash = engine, books, trash
 
-    def put(self, document: Document, *, cover: bytes, again: bool) -> None:
+    def put(self, document: Document, *, cover: bytes, again: bool, several: bool = False) -> None:
         """Puts the book on the shelf, and on the desk unless an answer is being written there. `cover`: a
         JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
-        otherwise.
+        otherwise. `several`: its file came together with others, of which the last one's book stays open.
         """
-        before = "" if again else self.title_of(document.sha256)
+        before, working = "" if again else self.title_of(document.sha256), self._store.state.working
         again = again or self._reads_otherwise(document)
         unstored = self.keep(document, cover=cover, again=again)
-        told = _("“{title}” was read and stands on the shelf.").format(title=document.title)
-        if before and not again:
-            told = _("“{title}” is on the shelf already.").format(title=document.title)
-        if before not in ("", document.title):
-            words = _("“{title}” is the same file as “{before}”: that book has this title now.")
-            told = words.format(title=document.title, before=before)
-        if self._store.state.working and unstored:
-            self._store.fail(document.title, unstored)
-        elif self._store.state.working:
-            self._store.say(told, "info", Remedy(_("Open"), act="book", id=document.sha256))
-        else:
+        if not working:
             self._books.select(document.sha256)
-            if unstored:
-                words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
-                self._store.fail(document.title, words.format(title=document.title, reason=unstored))
-            elif before:
-                self._store.say(told, "info")
+        if unstored:
+            words = _("“{title}” is open, but it could not be put on the shelf. {reason}")
+            said = unstored if working else words.format(title=document.title, reason=unstored)
+            self._store.fail(document.title, said)
+        elif working or before or several:
+            self._store.arrive(document.sha256, _arrived(document.title, before, again=again))
 
     def read_otherwise(self) -> None:
         """Puts all of the open web page in the place of its article, or the article back."""
@@ -85,6 +75,16 @@ class Shelf:
         """The shelf has the same file with another text or other chapters."""
         stored = self._library.find(document.sha256)
         return stored is not None and (stored.text, stored.sections) != (document.text, document.sections)
+
+
+def _arrived(title: str, before: str, *, again: bool) -> str:
+    """What came of a book's file. `before`: its title on the shelf until now; "" where it was not there."""
+    if before not in ("", title):
+        words = _("“{title}” is the same file as “{before}”: that book has this title now.")
+        return words.format(title=title, before=before)
+    if before and not again:
+        return _("“{title}” is on the shelf already.").format(title=title)
+    return _("“{title}” was read and stands on the shelf.").format(title=title)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.desk.answer_snapshot import Snapshot
 from app.desk.values import (
     AnswerPlace,
+    Arrival,
     Aside,
     BookAnswer,
     BookSearch,
@@ -70,6 +71,7 @@ class AppState:
     looking: FileInspection | None = None  # the model file that is looked at
     notice: Notice | None = None
     deleted: tuple[Deletion, ...] = ()  # what can be brought back, the last one at the end
+    arrivals: tuple[Arrival, ...] = ()  # files that were read: said until closed or until the book is opened
     failures: tuple[str, ...] = ()  # why files were not opened: these stay until the person closes them
     refused_setting: RefusedSetting | None = None
     # whether the end of the last tab may end the app; whether that tab went before anybody was asked
@@ -126,6 +128,10 @@ class AppState:
     def is_moving(self) -> bool:
         """Whether the data folder is on its way to another place."""
         return self.moving is not None and self.moving.done is not None
+
+    def arrivals_but(self, book_id: str) -> tuple[Arrival, ...]:
+        """What is said of files that were read, this book's left out."""
+        return tuple(one for one in self.arrivals if one.book_id != book_id)
 
     @property
     def shown_overflow(self) -> ContextOverflow | None:

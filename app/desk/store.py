@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from app.desk.file_failures import of_file
 from app.desk.state import AppState
-from app.desk.values import Notice, Remedy
+from app.desk.values import Arrival, Notice, Remedy
 from core.text.words import translated as _
 
 
@@ -55,6 +55,11 @@ class Store:
         """
         said = of_file(name, why, stored_as=stored_as)
         self.update(lambda now: replace(now, failures=tuple(dict.fromkeys((*now.failures, said)))))
+
+    def arrive(self, book_id: str, words: str) -> None:
+        """Puts what came of a book's file beside the message, until that is closed or the book opened."""
+        said = Arrival(book_id, words)
+        self.update(lambda now: replace(now, arrivals=(*now.arrivals_but(book_id), said)))
 
     def refuse_while_busy(self) -> bool:
         """Says that an answer is being written or the data being moved, if that is so."""

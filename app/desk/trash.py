@@ -164,7 +164,7 @@ class Trash:
 
 def _without(state: AppState, name: str) -> AppState:
     """Without the questions that wait in the conversation of this id, or about the book, and without the
-    answers that were made there.
+    answers that were made there and what is said of the book's file.
     """
     asked, crowded, place = state.queued, state.overflow, state.answer_place
     waits = asked is not None and name not in (asked.book_id, asked.conversation_id)
@@ -175,6 +175,7 @@ def _without(state: AppState, name: str) -> AppState:
         queued=asked if waits else None,
         overflow=crowded if is_crowded else None,
         answer=state.answer if stands else None,
+        arrivals=state.arrivals_but(name),
         book_answers=tuple(
             one for one in state.book_answers if name not in (one.book_id, one.conversation_id, one.asked_in)
         ),

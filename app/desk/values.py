@@ -46,6 +46,14 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """A book whose file was read, and what says so."""
+
+    book_id: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedSetting:
     """A value that a key cannot have, and why: said at its field until there is a good one."""
 
@@ -74,6 +82,7 @@ class ImportedFile:
     keep: bool = False
     password: str | None = field(default=None, repr=False)
     ocr: bool = False
+    several: bool = False  # it came together with others
     title: str = ""  # that the person gave it
     behind: int = 0  # files that are read after this one
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from app.desk import ocr_install
-from app.desk.values import Deletion, DiskShortage, FolderMove, ImportedFile, Notice
+from app.desk.values import Arrival, Deletion, DiskShortage, FolderMove, ImportedFile, Notice
 from app.render.templating import render
 
 
 def messages_html(
     message: Notice | None,
     failures: tuple[str, ...],
+    arrivals: tuple[Arrival, ...],
     deleted: tuple[Deletion, ...],
     opening: ImportedFile | None,
+    book_id: str,
 ) -> str:
     """What is said above the conversation: none of it takes the place of another."""
-    return "".join(
-        (failures_html(failures), deleted_html(deleted), notice_html(message), offer_html(opening))
-    )
+    of_files = failures_html(failures) + arrivals_html(arrivals, book_id)
+    return of_files + deleted_html(deleted) + notice_html(message) + offer_html(opening)
 
 
 def notice_html(notice: Notice | None) -> str:
@@ -34,6 +35,11 @@ def deleted_html(deleted: tuple[Deletion, ...]) -> str:
 def failures_html(failures: tuple[str, ...]) -> str:
     """The files that were not opened, and why; empty when there are none."""
     return render("failures.html", failures=failures) if failures else ""
+
+
+def arrivals_html(arrivals: tuple[Arrival, ...], book_id: str) -> str:
+    """What came of files that were read, and the way to each book that does not lie open; empty without."""
+    return render("arrivals.html", arrivals=arrivals, book_id=book_id) if arrivals else ""
 
 
 def offer_html(opening: ImportedFile | None) -> str:

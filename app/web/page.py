@@ -78,7 +78,9 @@ class Page:
         if type(error) is not self._told:
             self._told, self._words = type(error), in_words(error)
         now = self._parts.state
-        said = messages.messages_html(Notice(self._words), now.failures, now.deleted, now.opening)
+        said = messages.messages_html(
+            Notice(self._words), now.failures, now.arrivals, now.deleted, now.opening, now.book_id
+        )
         return {**self._shown, "notice": (said,)}
 
     def _rendered(self) -> Regions:

@@ -18,7 +18,8 @@
     const go = () => fetch("/act", { method: "POST", body: JSON.stringify(data) });
     sent = sent.then(go).catch(() => {}).finally(() => { sending -= 1; });
   };
-  Object.assign(window.triforce, { send, recall, keep, take: (file, title) => take(file, title) });
+  Object.assign(window.triforce, { send, recall, keep, take: (...file) => take(...file),
+    takeAll: (files) => takeAll(files) });
 
   // gives the box what was being typed
   window.triforce.connect = () => {
@@ -91,7 +92,7 @@
     request.open("POST", "/gradio_api/upload");
     request.send(form);
   });
-  const take = async (file, title) => {
+  const take = async (file, { title, several } = {}) => {
     if (!file) return;
     if (file.name.toLowerCase().endsWith(".gguf")) {
       dropped = file;
@@ -107,12 +108,15 @@
       const path = await bring(file);
       if (!path) return;                       // the person gave it up
       send({ act: file.name.toLowerCase().endsWith(".json") ? "bring-in" : "upload", path, name: file.name,
-        ...(title && { title }) });
+        ...(title && { title }), ...(several && { several: "1" }) });
     } catch {
       send({ act: "refused", name: file.name });
     }
   };
-  const takeAll = async (files) => { for (const file of [...files]) await take(file); };
+  const takeAll = async (files) => {
+    const several = files.length > 1;
+    for (const file of [...files]) await take(file, { several });
+  };
   const BOOKS = ".pdf,.epub,.fb2,.txt,.md,.html,.htm,.mhtml,.docx,.odt,.rtf,.zip,.json";
   const choose = (accepted = BOOKS) => {
     const input = document.createElement("input");

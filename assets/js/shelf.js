@@ -1,6 +1,6 @@
 /* The left side: looking through the shelf, a text that is pasted. */
 (() => {
-  const { send, take } = window.triforce;
+  const { send, take, takeAll } = window.triforce;
   const typing = (element) => element?.closest?.("input, textarea, select, [contenteditable]");
 
   // --- looking
@@ -55,14 +55,14 @@
     if (!text.trim()) { inside("text").focus(); return; }
     const title = inside("title").value.trim() || firstWords(text) || inside("title").placeholder;
     dialog().close();
-    take(new File(["\ufeff", text], "pasted.txt", { type: "text/plain" }), title);
+    take(new File(["\ufeff", text], "pasted.txt", { type: "text/plain" }), { title });
   };
   // a paste that long, where nothing is typed, is a text to read
   const ENOUGH = 400;
   document.addEventListener("paste", (event) => {
     if (typing(event.target) || !document.body.dataset.connected) return;
     const text = event.clipboardData?.getData("text/plain") ?? "";
-    if (event.clipboardData?.files.length) [...event.clipboardData.files].forEach((file) => take(file));
+    if (event.clipboardData?.files.length) takeAll(event.clipboardData.files);
     else if (text.length >= ENOUGH) { event.preventDefault(); open(text); }
   });
 

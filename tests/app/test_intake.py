@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import threading
 from dataclasses import replace
 from unittest.mock import Mock
@@ -353,16 +354,58 @@ def test_a_book_read_while_an_answer_is_written_waits_on_the_shelf(make_desk, en
     desk.questions.summarize()
     go.set()
     wait_until(lambda: desk.state.opening is None)
-    assert (
-        desk.state.busy
-        and desk.state.book_id == book.sha256
-        and desk.state.notice.kind == "info"
-        and "The Scan" in desk.state.notice.text
-    )
+    assert desk.state.busy and desk.state.book_id == book.sha256
     assert {entry.title for entry in desk.library.entries()} == {"The Lamp", "The Scan"}
-    (way,) = desk.state.notice.remedies
-    assert (way.act, way.id) == ("book", "b" * 64), "the message had no way to open it"
+    (said,) = desk.state.arrivals
+    assert said.book_id == "b" * 64 and "The Scan" in said.words
+    assert ways_to_books(desk) == ["b" * 64], "the message had no way to open it"
+    desk.actions.dispatch({"act": "book", "id": "b" * 64})
+    assert desk.state.arrivals == ()
     desk.stop()
+
+
+def ways_to_books(desk) -> list[str]:
+    """The books that a message of the page leads to."""
+    return re.findall(r'data-act="book" data-id="([^"]*)"', "".join(Page(desk).render()["notice"]))
+
+
+@pytest.mark.parametrize("working", [True, False])
+def test_all_files_that_were_read_are_said(make_desk, engine, book, tmp_path, working):
+    """Of three that were dropped together the last alone was."""
+    go, read = several(tmp_path, book)
+    desk = make_desk(engine, read=read)
+    if working:
+        desk.library.add(book)
+        desk.books.select(book.sha256)
+        engine.pace = 0.05
+        desk.questions.ask("Who?")
+        wait_until(lambda: desk.state.working)
+    go.set()
+    for name in ("c", "bad", "d", "e"):
+        path = str(put(tmp_path, f"{name}.txt"))
+        desk.actions.dispatch({"act": "upload", "path": path, "name": f"{name}.txt", "several": "1"})
+        wait_until(lambda: desk.state.opening is None)
+    read_ones = [one * 64 for one in "cde"]
+    assert [one.book_id for one in desk.state.arrivals] == read_ones
+    desk.store.say("Nothing was found.")
+    assert ways_to_books(desk) == [one for one in read_ones if one != desk.state.book_id]
+    assert len(ways_to_books(desk)) == (3 if working else 2)
+    desk.actions.dispatch({"act": "book", "id": "c" * 64})
+    assert [one.book_id for one in desk.state.arrivals] == read_ones[1:]
+    desk.actions.dispatch({"act": "forget", "id": "d" * 64})
+    assert [one.book_id for one in desk.state.arrivals] == read_ones[2:]
+    desk.actions.dispatch({"act": "dismiss-arrivals"})
+    assert desk.state.arrivals == () and len(desk.state.failures) == 1
+    desk.stop()
+
+
+def test_of_a_file_that_came_alone_its_book_says_enough(make_desk, engine, book, tmp_path):
+    go, read = several(tmp_path, book)
+    desk = make_desk(engine, read=read)
+    go.set()
+    desk.imports.upload(str(put(tmp_path, "a.txt")), "a.txt")
+    wait_until(lambda: desk.state.opening is None)
+    assert desk.state.book_id == "a" * 64 and desk.state.arrivals == ()
 
 
 def test_a_book_that_cannot_be_stored_while_an_answer_is_written_is_not_called_open(desk, book, monkeypatch):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.desk.shelf import Shelf, kept_of_books
+from app.desk import shelf
+from app.desk.shelf import kept_of_books
 from app.desk.values import ImportedFile, ShownPassage
 from app.store.history import History
 from app.web.library import _last_read
@@ -65,7 +66,8 @@ def test_a_file_that_is_there_under_another_name_says_so(desk, book, working):
         desk.engine.pace = 0.05
         desk.questions.ask("Who?")
     desk.shelf.put(replace(book, title="Another Name"), cover=b"", again=False)
-    (said,) = worded_by(Shelf.put, desk.state.notice.text)
+    (told,) = desk.state.arrivals
+    (said,) = worded_by(shelf._arrived, told.words)
     assert said.values == {"title": "Another Name", "before": book.title}
     assert [one.title for one in desk.library.entries()] == ["Another Name"]
 
@@ -286,7 +288,8 @@ def test_a_file_that_is_there_is_said_to_be_there(desk, book, working):
         desk.engine.pace = 0.05
         desk.questions.ask("Who?")
     desk.shelf.put(book, cover=b"", again=False)
-    (said,) = worded_by(Shelf.put, desk.state.notice.text)
+    (told,) = desk.state.arrivals
+    (said,) = worded_by(shelf._arrived, told.words)
     assert "already" in said.template and desk.state.failures == ()
 
 

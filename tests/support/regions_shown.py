@@ -11,6 +11,7 @@ from app.desk.search import FoundText, Results
 from app.desk.shelf import StoredReading
 from app.desk.values import (
     AnswerPlace,
+    Arrival,
     Aside,
     BookAnswer,
     BookSearch,
@@ -220,6 +221,8 @@ def every_region() -> list[str]:
             )
         ),
         messages.failures_html((BAD,)),
+        messages.arrivals_html((Arrival(BAD, BAD),), ""),
+        messages.arrivals_html((Arrival(BAD, BAD), Arrival("b", BAD)), BAD),
         messages.deleted_html((Deletion(BAD, BAD), Deletion(BAD, BAD))),
         messages.notice_html(Notice(BAD, BAD, (Remedy(BAD, BAD, BAD), Remedy(BAD, opens=BAD)))),
         messages.offer_html(ImportedFile(Path("x"), BAD, offer=BAD)),
