@@ -13,13 +13,16 @@ from app.desk.values import BookSearch, ShownPassage
 from app.render.templating import render
 from app.store.notebook import Bookmark
 from core.documents.document import Document, Section
+from core.evidence.passages import sentence_spans
 from core.text.language_detection import script, spoken_language
 
 # what is shown at once; a page must stay light for a book without chapters
 WINDOW_CHARS = 24_000
 SHOWN_HITS = 20  # of a chapter; the others are one click away
 AROUND_CHARS = 60  # shown of a line on each side of what was found
+NEAR_CHARS = 2_000  # before it, where what is shown begins
 GAP = re.compile(r"\n\s*\n")
+SPACE = re.compile(r"\s+")
 WORD = re.compile(r"\w+")
 
 
@@ -52,8 +55,10 @@ def reader_html(book: Document | None, passage: ShownPassage) -> str:
     if book is None:
         return render("reader_empty.html")
     section = book.section_at(passage.offset)
-    start = max(section.start, passage.offset - WINDOW_CHARS // 4)
-    end = min(section.end, start + WINDOW_CHARS)
+    start = _beginning(book.text, section.start, passage.offset - WINDOW_CHARS // 4)
+    end = start + WINDOW_CHARS
+    end = _beginning(book.text, start, end) if end < section.end else section.end
+    before = _beginning(book.text, section.start, start - WINDOW_CHARS // 2)
     paragraphs = list(_paragraphs(book, start, end, passage))
     if start == section.start and paragraphs and _names(paragraphs[0], section.title):
         del paragraphs[0]  # it stands above the text already
@@ -66,9 +71,22 @@ def reader_html(book: Document | None, passage: ShownPassage) -> str:
         spoken=spoken_language(book.text[start:end]),
         passage=passage,
         paragraphs=paragraphs,
-        earlier=max(section.start, start - WINDOW_CHARS // 2) if start > section.start else None,
+        earlier=before if start > section.start else None,
         later=end if end < len(book.text) else None,
     )
+
+
+def _beginning(text: str, first: int, at: int) -> int:
+    """Where the last paragraph shortly before `at` begins, else a sentence, else a word; at `first` or behind
+    it.
+    """
+    near = max(first, at - NEAR_CHARS)
+    if near == first:
+        return first
+    paragraphs = [gap.end() for gap in GAP.finditer(text, near, at)]
+    sentences = [begin for begin, _end in sentence_spans(text, near, at)[1:]]  # the first is cut off itself
+    words = [near + space.end() for space in SPACE.finditer(text[near:at])]
+    return next((found[-1] for found in (paragraphs, sentences, words) if found), at)
 
 
 def found_html(book: Document | None, search: BookSearch, *, limited: bool = False) -> str:

@@ -213,6 +213,32 @@ def test_the_reader_does_not_repeat_a_chapters_heading():
     assert ">ONE.<" in reader_html(book, ShownPassage(0, 4)), "what is marked is shown"
 
 
+PARAGRAPH = "The keeper lit the lamp at dusk. Nobody came by sea. "
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ((PARAGRAPH * 9 + "\n\n") * 200, ("The keeper",)),
+        (PARAGRAPH * 1800, ("The keeper", "Nobody")),
+        ("keeper " * 14_000, ("keeper",)),
+        ("守灯人在黄昏点灯。没有人来。" * 6000, ("守灯人", "没有人")),
+        ("x" * 90_000, ("x",)),
+    ],
+    ids=["paragraphs", "sentences", "words", "Chinese", "neither"],
+)
+def test_the_reader_begins_where_something_begins(text, begins):
+    """Of a long chapter the text began, and ended, inside a word."""
+    book = replace(BOOK, text=text, sections=(Section("One", 0, len(text)),))
+    offset = 30_011
+    for _page in range(2):
+        page = reader_html(book, ShownPassage(offset))
+        earlier, first, *_others, later = (int(at) for at in re.findall(r'data-offset="([0-9]+)"', page))
+        assert earlier < first <= offset < later
+        assert all(text[at:].startswith(begins) for at in (earlier, first, later))
+        offset = later
+
+
 def test_the_place_to_drop_a_book_names_every_format_that_opens():
     """As the file dialog offers them: a format that is not named is not tried."""
     script = (ROOT / "assets" / "js" / "app.js").read_text(encoding="utf-8")
