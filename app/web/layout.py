@@ -145,15 +145,9 @@ def _right() -> None:
         _region("plan")
     with gr.Column(elem_id="pane-reader", min_width=0):
         _fixed("reader-tools")
-        _region("tree")
-        _region("series")
-        _region("names")
-        _region("found")
-        _region("marks")
-        _region("recap")
-        _region("told")
-        _region("aside")
-        _region("way-back")
+        with gr.Column(elem_id="folds", min_width=0):
+            for name in ("found", "tree", "series", "names", "marks", "recap", "told", "aside", "way-back"):
+                _region(name)
         _region("reader")
 
 

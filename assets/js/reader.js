@@ -94,6 +94,7 @@
     const { value } = document.querySelector("[data-find]");
     const exact = document.querySelector("[data-find-exact]").checked ? "1" : "";
     at = -1;
+    document.getElementById("folds").scrollTop = 0;   // what is found stands first there
     send({ act: "find", text: value, exact });
   };
   document.addEventListener("input", (event) => {

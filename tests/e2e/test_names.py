@@ -11,7 +11,7 @@ from tests.support.page_looks import picture, wrong_looks
 
 pytestmark = pytest.mark.e2e
 BADLY_PLACED = """() => {
-  const pane = document.querySelector('#names'), text = document.querySelector('.reader-text');
+  const pane = document.querySelector('#folds'), text = document.querySelector('.reader-text');
   const [box, below] = [pane.getBoundingClientRect(), text.getBoundingClientRect()];
   return [
     pane.scrollWidth > pane.clientWidth && 'wider than its pane',

@@ -264,3 +264,65 @@ def test_at_the_width_of_a_phone_the_talk_is_in_sight_at_once(serve, open_page):
     answer = page.locator("#turns .answer .text").last.bounding_box()
     composer = page.locator("#composer").bounding_box()
     assert 0 <= asked["y"] < 500 and answer["y"] < composer["y"] - 80
+
+
+SCROLLED = """(column) => [...document.querySelectorAll(`${column}, ${column} *`)].filter((one) =>
+  ["auto", "scroll"].includes(getComputedStyle(one).overflowY) && one.scrollHeight > one.clientHeight + 1)
+  .map((one) => one.id || one.className)"""
+
+
+class LongCard(FakeRuntime):
+    """Reads a book in 75 parts, with a lot of notes."""
+
+    def card(self, book, spoiler_limit=None, **scope):
+        """See FakeRuntime."""
+        parts, notes = [f"Part {number}" for number in range(75)], ["A note. " * 9] * 30
+        return {**super().card(book, spoiler_limit, **scope), "parts": parts, "notes": notes}
+
+
+def test_what_is_unfolded_scrolls_as_one(serve, open_page):
+    """Each fold had a scroll bar of its own, beside that of its column: three at once in a small window."""
+    page = open_page(serve(LongCard(pace=0.002, prefill_steps=2)))
+    serve.desk.imports.sample(serve.desk.imports.samples[1].name)
+    page.wait_for_selector(".card .fold")
+    for fold in page.locator(".card .fold > summary").all():
+        fold.click()
+    page.click("#tab-reader")
+    page.click(".tree > summary")
+    page.click("[data-act=names]")
+    page.fill("[data-find]", "the")
+    page.click(".found > summary")
+    for _size in at_sizes(page, [(390, 844), (1280, 760)]):
+        assert page.evaluate(SCROLLED, "#scroller") == ["scroller"]
+        page.evaluate("document.body.dataset.panel = '1'")
+        assert page.evaluate(SCROLLED, "#pane-reader") == ["folds", "reader-text"]
+        page.evaluate("delete document.body.dataset.panel")
+    page.evaluate("document.getElementById('folds').scrollTop = 9999")
+    page.fill("[data-find]", "clock")
+    page.wait_for_function("document.getElementById('folds').scrollTop === 0")  # what was found is in sight
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_a_conversation_shows_its_whole_name_and_lets_it_be_deleted(serve, open_page, touch):
+    """Three buttons left room for the first letters of it."""
+    page = open_page(serve(FakeRuntime(pace=0.002)), width=1280, height=800, has_touch=touch, is_mobile=touch)
+    desk = serve.desk
+    desk.imports.sample(desk.imports.samples[1].name)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    for question in ("Why?", "Who is it that winds the clock of the railway?"):
+        desk.actions.dispatch({"act": "new"})
+        desk.questions.ask(question)
+        wait_until(lambda: not desk.state.busy)
+    page.wait_for_selector(".talks li >> nth=1")
+    cut = "(one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight + 1"
+    names = page.locator(".talks [data-act=talk]")
+    assert [names.nth(at).evaluate(cut) for at in range(2)] == [False, False]
+    if touch:
+        page.tap(".talks li >> nth=1 >> [data-act=talk]")
+        page.wait_for_selector(".talks li:has([aria-current]):has-text('Why')")
+        page.tap(".talks li:has([aria-current]) [data-act=forget-talk]")
+    else:
+        page.hover(".talks li >> nth=1")
+        page.click(".talks li >> nth=1 >> [data-act=forget-talk]")
+    page.wait_for_selector(".talks li >> nth=1", state="detached")
+    assert "Why" not in page.inner_text(".talks")
