@@ -16,6 +16,7 @@ from core.documents.word_count import count_words
 from core.events import Piece, SourceSpan, Stats
 from core.evidence.answer_kinds import own_words
 from core.evidence.passages import Passage, sentence_spans, speech_start
+from core.evidence.quotations import behind_source
 from core.evidence.support import UNFOUND, Evidence
 from core.request import Request
 from core.stats import combined_stats
@@ -25,6 +26,7 @@ from core.text.words import joined_sentences
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
+_ALIKE = 0.7  # of the content words
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
 # what closes a speech, by what opens it
@@ -105,7 +107,11 @@ class RetrievalState:
             for passage, (place, words) in zip(order, found, strict=True)
             if not _is_told(ask.book, place)
         ]
-        return [*told, *(one for one in under if _is_told(ask.book, one[0]))][:_SHOWN_PASSAGES]
+        shown: list[_Held] = []
+        for one in [*told, *(one for one in under if _is_told(ask.book, one[0]))]:
+            if not any(_is_alike(ask.book.text, one[0], other) for other, _words in shown):
+                shown.append(one)
+        return shown[:_SHOWN_PASSAGES]
 
     def _held(self, passage: Passage, question: str) -> _Held:
         if likeliest := self.likeliest.get(passage):
@@ -156,8 +162,9 @@ def _answered(ask: Request, best: Candidate) -> tuple[Piece, ...]:
 
 
 def behind_heading(book: Document, place: tuple[int, int]) -> tuple[int, int]:
-    """A place without the heading that it begins in; empty where it is no more than that."""
-    return min(max(place[0], book.heading_end(book.section_at(place[0]))), place[1]), place[1]
+    """A place without the heading that it begins in, or the source of a motto; empty where it is no more."""
+    start = min(max(place[0], book.heading_end(book.section_at(place[0]))), place[1])
+    return behind_source(book.text, start, place[1]), place[1]
 
 
 def _is_told(book: Document, place: tuple[int, int]) -> bool:
@@ -177,6 +184,12 @@ def quotation(book: Document, place: tuple[int, int], words: Set[str] = frozense
         quoted = f"{quoted} …"
     where = place_in_words(book, (start, place[1]))
     return Piece(_("{place}:").format(place=where), ""), Piece(f"\n> {quoted}", "")
+
+
+def _is_alike(text: str, place: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether a place says hardly more than another one."""
+    own = set(terms(text[slice(*place)]))
+    return len(own & set(terms(text[slice(*other)]))) > _ALIKE * len(own)
 
 
 def _part(text: str, place: tuple[int, int], words: Set[str]) -> tuple[int, int]:

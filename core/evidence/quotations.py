@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 
 _SMALL = (
     r"(?:of|the|and|in|on|at|to|from|for|by|a|an|de|du|la|le|von|van|aus|der|dem|den|des|act|scene|book|canto"
     r"|verse|chapter)"
 )
-_SOURCE = re.compile(  # "— Ines Moreau, Notebooks", with names alone; no "—Yes, said he."
+_SOURCE = re.compile(  # "— Ines Moreau, Notebooks", "— Old proverb"; no "—Yes, said he."
     r"\s*(?:[—–―]|--)\s*[“\"‘'_*(]*(?=[^\n]{0,12}[A-ZÄÖÜ])"
-    rf"(?:(?:[A-ZÄÖÜ][\w’'.-]*|{_SMALL}\b|\d+)[\s,.:;“”\"‘’'_*()]*){{1,14}}"
+    rf"(?:(?:(?:[A-ZÄÖÜ][\w’'.-]*|{_SMALL}\b|\d+)[\s,.:;“”\"‘’'_*()]*){{1,14}}"
+    r"|(?:[\w’'-]+\b,?[ _*]*){1,6}\s*)"
 )
 
 
@@ -23,6 +26,23 @@ def is_quotation(text: str, low: int) -> bool:
     return bool(
         _SOURCE.fullmatch(text, line, end) or _SOURCE.fullmatch(text, end, _paragraph_end(text, end + 2))
     )
+
+
+def behind_source(text: str, start: int, end: int) -> int:
+    """Where in a place that begins with a source, or with a motto above one, what follows begins; `end` where
+    nothing does.
+    """
+    paragraphs = [start, *(at + 2 for at in _borders(text, start, end)), end]
+    for low, high in list(pairwise(paragraphs))[:2]:
+        if _SOURCE.fullmatch(text, max(low, text.rfind("\n", low, high - 2) + 1), high):
+            return high
+    return start
+
+
+def _borders(text: str, start: int, end: int) -> Iterator[int]:
+    while (at := text.find("\n\n", start, end)) >= 0:
+        yield at
+        start = at + 2
 
 
 def _paragraph_end(text: str, start: int) -> int:

@@ -139,3 +139,30 @@ def test_a_quotation_begins_behind_the_heading_and_a_heading_alone_is_none():
     assert quotation(book, (5, end))[1].text == "\n> The harbour master was a stout man."
     assert behind_heading(book, (0, 15)) == (15, 15) and behind_heading(book, (17, end)) == (17, end)
     assert quotation(book, (0, 15))[1].text == "\n> III. The Ledger", "where nothing else is there"
+
+
+def test_a_quotation_begins_behind_a_chapters_motto_and_the_source_alone_is_no_passage():
+    """It ran motto, source and first sentence together; "— Anna Varga" was a nearest passage."""
+    text = "III. The Ledger\n\nInk dries.\n\n— Old proverb\n\nThe harbour master was a stout man."
+    book = Document("B", "", "txt", text, (Section("III. The Ledger", 0, len(text)),))
+    told = "\n> The harbour master was a stout man."
+    assert quotation(book, (text.index("Ink"), len(text)))[1].text == told
+    assert quotation(book, (text.index("—"), len(text)))[1].text == told
+    motto = text.index("Ink"), text.index("\n\n—")
+    assert quotation(book, motto)[1].text == "\n> Ink dries."
+    evidence = Evidence(book)
+    state = RetrievalState(evidence, 1, evidence.nearest("The proverb?"))
+    assert "".join(one.text for one in state.pieces(Request("The proverb?", book))).endswith(told)
+
+
+def test_of_nearest_passages_that_say_the_same_one_is_shown():
+    """Of three lakes it said three times what the last entry of the book was."""
+    said = "The last entry in the old ledger of the station reads: level {} centimetres."
+    filler = "The weather of the coast was grey on that day, and nobody rowed out to the nets. " * 18
+    text = "\n\n".join(f"{said.format(at)} {filler}" for at in (114, 57, 36))
+    book = Document("B", "", "txt", text, (Section("B", 0, len(text)),))
+    evidence, asked = Evidence(book), "What was the last entry in the ledger of the station?"
+    nearest = evidence.nearest(asked)
+    assert len(nearest) == 3
+    pieces = RetrievalState(evidence, 3, nearest).pieces(Request(asked, book))
+    assert "".join(one.text for one in pieces).count("> ") == 1
