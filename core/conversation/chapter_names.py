@@ -15,6 +15,7 @@ _NUMBERS = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred"
 ).replace(" ", "|")
+_IN_FIGURES = {word: str(number) for number, word in enumerate(_NUMBERS.split("|"), 1)}
 _NUMBERED = re.compile(
     rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>(?-i:[IVXLC]+)|\d+|"
     rf"(?:{_NUMBERS})(?:[\s-]+(?:and\s+)?(?:{_NUMBERS}))*(?(word)(?=\W|$)|(?=[.:]|$)))"
@@ -88,10 +89,14 @@ def _calm_word(found: re.Match[str]) -> str:
 
 
 def range_name(names: Sequence[ChapterName], chapters: Sequence[int]) -> str:
-    """A name for consecutive chapters, such as "Chapters III\u2013V: The Return to In the Golden Age"."""
+    """A name for consecutive chapters, such as "Chapters III\u2013V: \u201cThe Return\u201d to \u201cIn the
+    Golden Age\u201d"; one with its number in words is called as the book does, "Chapter One: The Fog".
+    """
     first, last = names[chapters[0]], names[chapters[-1]]
     numbered = [_NUMBERED.match(name.title) for name in (first, last)]
-    if not all(numbered) or first.part != last.part:
+    word = numbered[0]["number"].lower() if numbered[0] else ""
+    in_words = first == last and not first.part and word in _IN_FIGURES
+    if not all(numbered) or in_words or first.part != last.part:
         start = _inside(first.part, _short(first.title))
         if first == last:
             return start
@@ -99,10 +104,12 @@ def range_name(names: Sequence[ChapterName], chapters: Sequence[int]) -> str:
         return _("{first} to {last}").format(first=start, last=end)
     titles = dict.fromkeys(_short(match["title"]) for match in numbered if match["title"])
     tail = list(titles)
-    head = _numbers(first.part, numbered[0]["number"], numbered[1]["number"], single=first == last)
+    figures = [_IN_FIGURES.get(one["number"].lower(), one["number"]) for one in numbered]
+    head = _numbers(first.part, *figures, single=first == last)
     if not tail:
         return head
-    name = tail[0] if len(tail) == 1 else _("{first} to {last}").format(first=tail[0], last=tail[1])
+    quoted = _("\u201c{first}\u201d to \u201c{last}\u201d")
+    name = tail[0] if len(tail) == 1 else quoted.format(first=tail[0], last=tail[1])
     return listed_texts((head, name), ": ")
 
 

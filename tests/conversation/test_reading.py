@@ -12,6 +12,7 @@ from core.conversation.reading import ReadingStyle, _left_out, book_chapters, pl
 from core.documents import read_document
 from core.documents.document import Document, Section
 from core.errors import UserError
+from core.text.words import in_language
 from tests.support.said import values, worded_by
 
 
@@ -61,7 +62,7 @@ def test_long_book_is_read_along_its_chapters():
     assert made.mode == "chunked"
     assert [part.label for part in made.parts] == [
         "Chapter 1: Of 0",
-        "Chapters 2–3: Of 1 to Of 2",
+        "Chapters 2–3: “Of 1” to “Of 2”",
         "Chapter 4: Of 3",
     ]
     assert [part.tokens for part in made.parts] == [90, 90, 95]
@@ -123,7 +124,7 @@ def test_whole_goes_beyond_what_auto_would_read_at_once():
 
 def test_chapters_narrow_and_the_rest_is_named():
     made = plan(book(50, 60, 70, 80), chapters=(2, 3))
-    assert made.parts[0].label == "Chapters 2–3: Of 1 to Of 2"
+    assert made.parts[0].label == "Chapters 2–3: “Of 1” to “Of 2”"
     assert (made.tokens, made.left_out) == (130, ("Chapter 1: Of 0", "Chapter 4: Of 3"))
 
 
@@ -131,7 +132,7 @@ def test_ticked_chapters_alone_are_read_and_the_rest_is_named():
     document = book(50, 60, 70, 80, 90)
     made = plan(document, selected_chapters=(5, 1, 2))
     assert made.mode == "chunked" and made.tokens == 200
-    assert made.left_out == ("Chapters 3–4: Of 2 to Of 3",)
+    assert made.left_out == ("Chapters 3–4: “Of 2” to “Of 3”",)
     read = " ".join(document.text[part.start : part.end] for part in made.parts)
     assert "c2w" not in read and "c3w" not in read and "c0w0" in read and "c1w59" in read and "c4w89" in read
     passages = plan(document, selected_chapters=(1, 4), reading_mode="retrieval")
@@ -186,8 +187,8 @@ def test_heading_of_a_part_belongs_to_the_chapter_after_it():
     assert [section.start for section in book_chapters(document)] == [0, document.sections[2].start]
     made = plan(document, reading_mode="chunked")
     assert [part.label for part in made.parts] == [
-        "Book One, chapter One: The Eve of the War",
-        "Book Two, chapter One: Under Foot",
+        "Book One, chapter 1: The Eve of the War",
+        "Book Two, chapter 1: Under Foot",
     ]
 
 
@@ -245,3 +246,11 @@ def test_numbers_of_chapters_keep_their_capitals():
     names = [one.title for one in chapter_names(made, book_chapters(made))]
     assert names == ["Chapter XVIII. The Mix", "Chapter XIX", "Letter IV.\u2014To Mrs. Saville"]
     assert plan(made, chapters=(1, 2)).parts[0].label == "Chapters XVIII\u2013XIX: The Mix"
+
+
+def test_a_chapter_that_says_its_number_in_words_is_called_as_the_book_does():
+    """ "Kapitel One: The Bell" was said on a German page; of several the numbers are in figures."""
+    made = book(50, 60, 70, titles=("CHAPTER ONE: THE BELL", "CHAPTER TWO: THE FOG", "III"))
+    with in_language("de"):
+        assert plan(made, chapters=(1, 1)).parts[0].label == "Chapter One: The Bell"
+        assert plan(made, chapters=(1, 2)).parts[0].label.startswith("Kapitel 1–2")
