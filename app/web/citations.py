@@ -174,7 +174,7 @@ class _Book:
     def _where_told(self, quote: Quote, marks: Sequence[SentenceMark]) -> Quote:
         """A quotation at the place that it was taken from: the same words may stand before that, too."""
         for mark in marks:
-            if quote.found is not None and mark.place and quote.start <= mark.start < quote.end:
+            if quote.found is not None and mark.place and quote.start < mark.end and mark.start < quote.end:
                 words = self._document.text[quote.found : quote.found_end]
                 if (at := self._document.text.find(words, *mark.place)) >= 0:
                     return replace(quote, found=at, found_end=at + quote.found_end - quote.found)

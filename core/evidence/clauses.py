@@ -38,6 +38,9 @@ _PREPOSITION = (
 )
 _LAST_PREPOSITION = re.compile(rf".*\b({_PREPOSITION})", re.IGNORECASE | re.DOTALL)
 _OF_WHICH = re.compile(rf"\b{_PREPOSITION}\s+(?:{_DETERMINER}\s+(?:[\w’'-]+\s+)?)?\Z", re.IGNORECASE)
+_OF_NAME = re.compile(  # "the water of Lake Hollis", not of any lake
+    r"\s*(?:of|in|at|from)\s+(?:the\s+|[a-z]+\s+)?[A-Z]"
+)
 _TO = re.compile(r"\bto\s+\Z", re.IGNORECASE)
 # what says which of several, or how many of them, and the words behind it that it may say it of
 _WHICH = re.compile(
@@ -160,6 +163,8 @@ def _same_relation(said: str, there: str) -> bool:
     light" is not "lit".
     """
     if _TO.search(there) and not _TO.search(said):
+        return False
+    if _OF_NAME.match(there) and not _OF_NAME.match(said):
         return False
     wanted, found = _LAST_PREPOSITION.match(said), _LAST_PREPOSITION.match(there)
     return wanted is None or (found is not None and found[1].lower() == wanted[1].lower())

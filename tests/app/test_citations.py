@@ -9,6 +9,8 @@ import pytest
 
 from app.web.citations import Citations
 from app.web.regions import answer_html
+from core.conversation.part_summaries import SummaryLine
+from core.conversation.summary_layout import HeadedLines, composed
 from core.documents.document import Document, Section
 from core.events import SourceSpan
 from core.evidence.passages import sentence_spans
@@ -75,8 +77,9 @@ def test_a_sentence_that_stands_twice_is_shown_where_it_was_taken_from(number: i
     twice = f"Ogilvy came home. {said} Henderson ran to the railway station. {said}"
     known = Document("T", "", "txt", twice, (Section("One", 0, len(twice)),), sha256="d")
     at = [match.start() for match in re.finditer(said, twice)][number]
-    stand = SourceSpan(1, 1 + len(said), at, at + len(said), quoted=True)
-    (one,) = Citations()(f"“{said}”", known, "", (), (stand,)).citations
+    line = SummaryLine(said, at, at + len(said), own=True)
+    text, stands = composed([HeadedLines("", (line,))], quoting=True)
+    (one,) = Citations()(text.text, known, "", (), stands).citations
     assert one.offset == at
 
 

@@ -135,6 +135,7 @@ LEFT_OFF = (
     "Some islands, legend says, were made from the teeth of giants. "
     "It was only thirteen flights to the attic. "
     "The women went ashore; the men rowed off and the pilot slept in the cabin. "
+    "The water of Lake Hollis freezes in the first week of December. "
     "In the ledger the clerk found a line in her hand, which nobody had ever read.\n\n"
     "The living make poor witnesses.\n\n— Ines Moreau, Notebooks"
 )
@@ -166,6 +167,8 @@ LEFT_OFF = (
         ("The line in her hand, which nobody had ever read.", False),  # what of it?
         ("The clerk found a line in her hand, which nobody had ever read.", True),
         ("The living made poor witnesses.", False),  # a motto
+        ("The water freezes in the first week of December.", False),  # of one lake of ten
+        ("The water of Lake Hollis freezes in the first week.", True),
     ],
 )
 def test_what_is_left_off_makes_nothing_else_of_it(said: str, stands: bool):
