@@ -182,6 +182,9 @@ class PartByPart(Responder):
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        sources = source_names(run.ask.book, plan.parts)  # all were searched for the sentences that tell most
+        read = plan.parts  # all were searched for the sentences that tell most
+        if reason == "user":
+            read = tuple(slot.part for slot in summary.slots if slot.complete or slot.told)
+        sources = source_names(run.ask.book, read)
         answer = Answer(reason, text.pieces, ids, stats)
         return replace(self._turns.finished(answer, plan=plan, sources=sources, notes=notes), stands=stands)

@@ -110,6 +110,6 @@ def retold_to(part: int, count: int) -> str:
     """The same of one whose parts stood there in the book's own sentences, and were being retold."""
     words = _(
         "Stopped while part {number} of {count} was retold: what was not retold stands in the book's own "
-        "sentences."
+        "sentences, chosen from all of these parts."
     )
     return words.format(number=part, count=count)

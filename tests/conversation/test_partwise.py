@@ -201,6 +201,13 @@ def test_stopped_it_keeps_what_was_told_and_the_books_own_for_the_rest():
     assert worded_by(retold_to, said), "the rest stands there: nothing says that parts are missing"
 
 
+def test_stopped_it_was_read_as_far_as_it_was_retold():
+    """It said "Read for this answer: all 12 chapters", of which the model had read the first two parts."""
+    read = [values(source) for source in stopped_in_part(3, long_book()).sources]
+    assert read and {"count": 12} not in read
+    assert not stopped_in_part(1, long_book()).sources
+
+
 def test_a_part_that_was_stopped_in_its_middle_does_not_count_as_read(tmp_path):
     session, engine = make(telling(true_of), style=STYLE, notes=PartSummaryStore(tmp_path))
     events = ask(session, long_book(), None, should_stop=lambda: len(engine.prompts) > 1)
