@@ -19,6 +19,7 @@ LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*•]|(\d{1,3})[.)])\s+(?=\S)")
 QUOTED = re.compile(r"^\s{0,3}>[ \t]?")
 HEADING = re.compile(r"^#{1,6}\s+")
 _BETWEEN_QUOTATIONS, _OMITTED = "” “", " … "
+_NEXT_CHARS = 2  # white space between sentences that follow one another
 EMPHASIS = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*|(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=\S)\*(?![\w*])")
 
 
@@ -215,15 +216,16 @@ def _stretches(
     text: str, line: _Line, tiles: list[_Tile], citations: Sequence[Citation]
 ) -> tuple[QuotedSpan, ...]:
     """The line in stretches; a quotation that crosses its border is cut at it, a sign stands between two.
-    Of quotations in a row the marks between two become one of omission.
+    Of quotations in a row, in the order of the book, the marks between two become one of omission, or none
+    where the second follows the first there.
     """
     found, at = [], line.start
     for citation in citations:
         left, right = max(at, citation.shown_from), min(line.end, citation.end)
         if left < right or (citation.kind and left == right):
             between = _runs(text, at, left, tiles)
-            if found and text[at:left] == _BETWEEN_QUOTATIONS and _both_found(found[-1].citation, citation):
-                between = (StyledRun(_OMITTED),)
+            if found and text[at:left] == _BETWEEN_QUOTATIONS:
+                between = _between(found[-1].citation, citation) or between
             found.append(QuotedSpan(between))
             found.append(QuotedSpan(_runs(text, left, right, tiles), citation))
             at = right
@@ -231,8 +233,12 @@ def _stretches(
     return tuple(found)
 
 
-def _both_found(*quotations: Citation | None) -> bool:
-    return all(one is not None and one.offset is not None for one in quotations)
+def _between(first: Citation | None, second: Citation) -> tuple[StyledRun, ...]:
+    """What stands between two quotations in place of their marks; nothing where these stay."""
+    if first is None or first.offset is None or second.offset is None:
+        return ()
+    gap = second.offset - first.offset - first.length
+    return (StyledRun(" " if gap <= _NEXT_CHARS else _OMITTED),) if gap >= 0 else ()
 
 
 def _runs(text: str, start: int, end: int, tiles: list[_Tile]) -> tuple[StyledRun, ...]:

@@ -200,16 +200,21 @@ def _namesake(person: _Known, found: Sequence[Mention]) -> bool:
 
 def _by_name(fitting: list[_Known], mention: Mention, sex: str) -> _Known | None:
     """Whom of its bearers a form belongs to: of several the one with its title, else whom the text names
-    most. With a surname, and a title that none of several has, it is somebody else's.
+    most. With a surname, and a title that none of several has, it is one's whom the text names far oftener
+    than the others, else somebody else's.
     """
     titled = [one for one in fitting if mention.title and mention.title in one.titles]
     if mention.title and not titled and len(fitting) > 1:
         called = [one for one in fitting if mention.words[0] == one.words[0] and len(one.words) > 1]
         alike = [one for one in fitting if sex and one.sex == sex]
-        fitting = (
-            called or alike if len(called or alike) == 1 else []
-        )  # "Madam Mina" and "Mrs. Harker" are one
+        fitting = _sole(called or alike or fitting)  # "Madam Mina" and "Mrs. Harker" are one
     return max(titled or fitting, key=lambda one: len(one.mentions), default=None)
+
+
+def _sole(bearers: list[_Known]) -> list[_Known]:
+    """The one that the text names far oftener than the others, if any."""
+    first, *others = sorted(bearers, key=lambda one: -len(one.mentions))
+    return [first] if not others or len(first.mentions) >= _MEANT * len(others[0].mentions) else []
 
 
 def _sexes(mentions: Sequence[Mention]) -> defaultdict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +101,15 @@ def test_quotations_in_a_row_stand_in_one_pair_of_marks_with_what_lies_between_l
     shown = re.sub(r"<sup>.*?</sup>|<[^>]+>", "", answer_html(((text, ""),), found))
     assert shown == "“It rose. … It fell.” So he said. “Nobody.” “I know.”"
     assert answer_html(((text, ""),), found).count('data-offset="90"') == 1
+
+
+@pytest.mark.parametrize(("second", "between"), [(9, " "), (10, " "), (11, " … "), (0, "” “")])
+def test_what_follows_in_the_book_is_quoted_without_a_mark_of_omission(second: int, between: str):
+    """ "…" stood between two sentences of a paragraph as between pages, and before what stands earlier."""
+    text = "“It rose.” “It fell.”"
+    found = (Citation(1, 9, 0, 8), Citation(12, 20, second, 8))
+    shown = re.sub(r"<sup>.*?</sup>|<[^>]+>", "", answer_html(((text, ""),), found))
+    assert shown == f"“It rose.{between}It fell.”"
 
 
 def test_a_number_alone_is_no_item():

@@ -73,6 +73,14 @@ def test_somebody_has_the_name_that_the_text_gives_in_full_however_seldom():
     assert named(twice + "Hannah Rudd ate.") == {"Hannah Rudd": 83}
 
 
+def test_a_title_and_a_surname_are_his_whom_the_text_names_far_oftener():
+    """ "Mr. Rask" was somebody beside Edmund Rask, as there was a child of that name, too."""
+    often = "“Yes,” said Edmund Rask. He saw Edmund Rask. " * 2
+    child = "“No,” said Emil Rask. “Well,” said Mr. Rask. "
+    assert named(often + child) == {"Edmund Rask": 5, "Emil Rask": 1}
+    assert named(often + child + "“Oh,” said Emil Rask.")["Mr. Rask"] == 1
+
+
 def test_a_bare_surname_is_the_husbands():
     """Of a wife who is named more often with her title all was counted, and he vanished."""
     wife = "“Madame Rudd,” said he. Madame Rudd knitted. “No,” said Madame Rudd. "
