@@ -14,6 +14,7 @@ from app.render.templating import render
 from app.store.notebook import Bookmark
 from core.documents.document import Document, Section
 from core.evidence.passages import sentence_spans
+from core.evidence.quotations import is_quotation, is_source
 from core.text.language_detection import script, spoken_language
 
 # what is shown at once; a page must stay light for a book without chapters
@@ -28,7 +29,9 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph at `offset` cut at the passage; `first`: the passage begins in it."""
+    """A paragraph at `offset` cut at the passage; `first`: the passage begins in it; `motto`: the book quotes
+    it from somebody whom it names below.
+    """
 
     offset: int
     page: str | None
@@ -36,6 +39,7 @@ class Paragraph:
     marked: str = ""
     after: str = ""
     first: bool = False
+    motto: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +166,10 @@ def _paragraphs(book: Document, start: int, end: int, passage: ShownPassage) -> 
         left = text.index(inner, left)
         right = left + len(inner)
         begins, ends = max(left, passage.offset), min(right, passage.offset + passage.length)
+        page, motto = book.page_at(left), is_quotation(text, left) or is_source(text, left, right)
         if begins >= ends:
-            yield Paragraph(left, book.page_at(left), inner)
+            yield Paragraph(left, page, inner, motto=motto)
         else:
-            page = book.page_at(left)
-            yield Paragraph(left, page, text[left:begins], text[begins:ends], text[ends:right], unmarked)
+            cut = text[left:begins], text[begins:ends], text[ends:right]
+            yield Paragraph(left, page, *cut, unmarked, motto)
             unmarked = False

@@ -23,9 +23,12 @@ def is_quotation(text: str, low: int) -> bool:
     """
     end = _paragraph_end(text, low)
     line = max(text.rfind("\n", low, end), low)
-    return bool(
-        _SOURCE.fullmatch(text, line, end) or _SOURCE.fullmatch(text, end, _paragraph_end(text, end + 2))
-    )
+    return is_source(text, line, end) or is_source(text, end, _paragraph_end(text, end + 2))
+
+
+def is_source(text: str, start: int, end: int) -> bool:
+    """Whether text[start:end] names a source and nothing else: "— Ines Moreau, Notebooks"."""
+    return _SOURCE.fullmatch(text, start, end) is not None
 
 
 def behind_source(text: str, start: int, end: int) -> int:
@@ -34,7 +37,7 @@ def behind_source(text: str, start: int, end: int) -> int:
     """
     paragraphs = [start, *(at + 2 for at in _borders(text, start, end)), end]
     for low, high in list(pairwise(paragraphs))[:2]:
-        if _SOURCE.fullmatch(text, max(low, text.rfind("\n", low, high - 2) + 1), high):
+        if is_source(text, max(low, text.rfind("\n", low, high - 2) + 1), high):
             return high
     return start
 

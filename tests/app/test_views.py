@@ -277,3 +277,11 @@ def test_the_bar_of_one_part_of_several_is_its_own():
     """A question goes to one of twelve parts: nothing of the others is read for it."""
     step = ReadingStep(7, 12, "Seven")
     assert shares(Snapshot("prefill", reading=step, prefill=Prefill(300, 600, 1.0, 3.0))) == [50]
+
+
+def test_the_motto_of_a_chapter_is_set_apart():
+    """It and its source stood there as two paragraphs of the story."""
+    text = "Ink dries.\n\n— Old proverb\n\nThe letter came.\n\n—Yes, said he."
+    known = Document("T", "", "txt", text, (Section("One", 0, len(text)),), sha256="m")
+    html = reader_html(known, ShownPassage())
+    assert [("motto" in one.split(">")[0]) for one in html.split("<p ")[1:]] == [True, True, False, False]
