@@ -85,8 +85,9 @@ class Exports:
             if not cards:
                 raise self._no_card(self._books.turns)
             return self._file(short_title(title), form, as_tsv(book, cards), book)
-        marked = self._reader.all_bookmarks
-        talk = ConversationFile(book, title if form == "md" else named, turns, notes, cited, made, marked)
+        marked, limit = self._reader.all_bookmarks, self._store.state.spoiler_limit
+        head = title if form == "md" else named
+        talk = ConversationFile(book, head, turns, notes, cited, made, marked, limit)
         write = {"md": as_markdown, "html": as_html, "json": as_json}[form]
         return self._file(short_title(title), form, write(talk), book, models_of(turns))
 
@@ -259,7 +260,7 @@ class ConversationImport:
             raise UserError(words.format(title=made.book_title))
         there = (one.id for one in self._history.conversations(made.book_id))
         known = next((one for one in there if same(made, self._history.turns(one))), "")
-        talk = known or self._history.bring_in(made.book_id, made.title, made.turns)
+        talk = known or self._history.bring_in(made.book_id, made.title, made.turns, made.spoiler_limit)
         self._books.select(made.book_id)
         self._books.open_conversation(talk)
         self._reader.bring(made.bookmarks)

@@ -38,8 +38,8 @@ _Turn = tuple[str, str, str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ImportedConversation:
-    """A conversation out of a file: (role, text, state, extra) of each turn, in order, and the bookmarks of
-    its book. `damaged`: the file held more.
+    """A conversation out of a file: (role, text, state, extra) of each turn, in order, the bookmarks of its
+    book, and how far that may be read in it. `damaged`: the file held more.
     """
 
     book_id: str
@@ -47,6 +47,7 @@ class ImportedConversation:
     title: str
     turns: tuple[_Turn, ...]
     bookmarks: tuple[Bookmark, ...] = ()
+    spoiler_limit: int | None = None
     damaged: bool = False
 
 
@@ -55,6 +56,7 @@ def as_json(talk: ConversationFile) -> str:
     book = talk.book
     known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
     whole = {"format": FORMAT, "version": VERSION, "book": known, "title": talk.title, "made": talk.made}
+    whole["spoiler_limit"] = talk.spoiler_limit
     whole["turns"] = _written(talk.turns)
     whole["notes"] = [_noted(one, noted) for one, noted in zip(talk.bookmarks, talk.notes, strict=True)]
     return json.dumps(whole, ensure_ascii=False, indent=1)
@@ -90,9 +92,10 @@ def _whole(given: dict[str, Any]) -> ImportedConversation:
     version = given["version"]
     if isinstance(version, int) and version > VERSION:
         raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
-    book, turns, notes = given["book"], given["turns"], given.get("notes", [])
+    book, turns, notes = given["book"], _turns(given["turns"]), _bookmarks(given.get("notes", []))
     names = (_line(book["sha256"]), _line(book["title"]), _line(given["title"]))
-    return ImportedConversation(*names, _turns(turns), _bookmarks(notes))
+    spoiler_limit = _limit(given.get("spoiler_limit", _last_limit(turns)))
+    return ImportedConversation(*names, turns, notes, spoiler_limit)
 
 
 def _rest(text: str) -> ImportedConversation:
@@ -103,7 +106,7 @@ def _rest(text: str) -> ImportedConversation:
     names = [_said_in(text, begins) for begins in ('  "sha256": ', '  "title": ', ' "title": ')]
     if not turns or not names[0]:
         raise ValueError("no question with its answer, or no book")
-    return ImportedConversation(*names, turns, bookmarks, damaged=True)
+    return ImportedConversation(*names, turns, bookmarks, _last_limit(turns), damaged=True)
 
 
 def _item(text: str) -> Any:
@@ -177,6 +180,16 @@ def _turns(given: Any) -> tuple[_Turn, ...]:
     return tuple(found)
 
 
+def _last_limit(turns: Sequence[_Turn]) -> int | None:
+    """How far the book could be read at the last question: earlier files say no more."""
+    (*_question, asked), (*_answer, told) = turns[-2:]
+    return told.get("spoiler_limit", asked.get("spoiler_limit"))
+
+
+def _limit(given: Any) -> int | None:
+    return None if given is None else max(1, min(int(given), MOST_OFFSET))
+
+
 def _carried(role: str, given: dict[str, Any]) -> dict[str, Any]:
     """What of a turn's extra goes along. Raises ValueError or TypeError for another type than it has."""
     extra = renamed(given)
@@ -203,8 +216,8 @@ def _carried(role: str, given: dict[str, Any]) -> dict[str, Any]:
             kept["stands"] = doubts[:MOST_LINES]
         if extra.get("error"):
             kept["error"] = _line(extra["error"])
-    if (spoiler_limit := extra.get("spoiler_limit")) is not None:
-        kept["spoiler_limit"] = max(1, int(spoiler_limit))
+    if (spoiler_limit := _limit(extra.get("spoiler_limit"))) is not None:
+        kept["spoiler_limit"] = spoiler_limit
     return kept
 
 

@@ -32,7 +32,8 @@ SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
 class ConversationFile:
     """What is written of a conversation. `notes`: the book's bookmarks with their notes, as words;
     `bookmarks`: as they are, to be brought in elsewhere; `cited`: the marks of the answers by their turns'
-    numbers, which become footnotes with chapter and page; `made`: where it comes from (app.render.origin).
+    numbers, which become footnotes with chapter and page; `made`: where it comes from (app.render.origin);
+    `spoiler_limit`: of the conversation.
     """
 
     book: Document | None
@@ -42,6 +43,7 @@ class ConversationFile:
     cited: Mapping[int, Sequence[Citation]] | None = None
     made: str = ""
     bookmarks: Sequence[Bookmark] = ()
+    spoiler_limit: int | None = None
 
 
 def as_markdown(talk: ConversationFile) -> str:

@@ -359,10 +359,10 @@ class History:
         (newest,) = self._db.execute("SELECT COALESCE(MAX(updated), 0) FROM conversations").fetchone()
         return max(self._clock(), newest + 0.001)
 
-    def bring_in(self, book_id: str, title: str, turns: Sequence[tuple[str, str, str, dict]]) -> str:
+    def bring_in(self, book_id: str, title: str, turns: Sequence[tuple], spoiler_limit: int | None) -> str:
         """A conversation from elsewhere: (role, text, state, extra) of each turn. Returns its id."""
         with self.together():
-            made = self.create(book_id)
+            made = self.create(book_id, spoiler_limit)
             for role, text, state, extra in turns:
                 self.add(made.id, role, text, state=state, extra=extra)
             self._name_apart(made.id, question_title(title) or made.title)

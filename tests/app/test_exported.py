@@ -139,6 +139,8 @@ def altered(text: str, change: dict) -> str:
         {"turns/1/extra": "x"},
         {"turns/1/extra/sources": [1]},
         {"turns/1/extra/until": "x"},
+        {"spoiler_limit": "x"},
+        {"spoiler_limit": []},
         {"turns/0/extra/chapters": [1, 2, 3]},
         {"turns/0/extra/chapters": "12"},
         {"turns/0/extra/instructions": 5},
@@ -210,6 +212,21 @@ def test_a_file_damaged_anywhere_is_called_damaged_or_read(talk, tmp_path):
             except UserError as error:
                 assert worded_by(conversation_json.brought, *error.args), (at, error)
                 assert "damaged" in error.args[0].template or at < 12
+
+
+@pytest.mark.parametrize("form", ["of today", "without it", "damaged"])
+def test_a_limit_is_brought_in_with_its_conversation(talk, tmp_path, form):
+    """Whoever carried a half-read book's conversation along was told its end by the next question."""
+    talk.actions.dispatch({"act": "limit", "value": "1"})
+    talk.questions.ask("What now?")
+    wait_until(lambda: not talk.state.busy)
+    text = talk.exports.conversation("json")[1]
+    others = {"without it": altered(text, {"spoiler_limit": DROP}), "damaged": text.replace('"made"', "x")}
+    talk.trash.throw_conversation(talk.state.conversation_id)
+    talk.actions.dispatch({"act": "limit", "value": "0"})
+    bring(talk, tmp_path, others.get(form, text))
+    talk.books.select(talk.state.book_id)
+    assert talk.books.turns and talk.state.spoiler_limit == 1
 
 
 def test_what_the_engine_would_believe_is_not_taken(talk, tmp_path):

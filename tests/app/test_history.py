@@ -48,7 +48,7 @@ def test_a_conversation_brought_in_beside_one_of_its_title_is_told_apart(history
     talk = history.create("book")
     history.add(talk.id, "user", "Who paid?")
     turns = [("user", "Who paid?", "finished", {}), ("assistant", "Nobody.", "finished", {})]
-    named = [history.title(history.bring_in(book, "Who paid?", turns)) for book in ("book", "other")]
+    named = [history.title(history.bring_in(book, "Who paid?", turns, None)) for book in ("book", "other")]
     assert named == ["Who paid? (2)", "Who paid?"] and history.title(talk.id) == "Who paid?"
 
 
