@@ -135,11 +135,18 @@ def _said_in(text: str, begins: str) -> str:
 
 
 def same(made: ImportedConversation, turns: Iterable[StoredTurn]) -> bool:
-    """Whether a file of these turns would say what the one brought in says."""
+    """Whether these turns say what those of the file say. What is told beside an answer is in the language
+    that the file was written in.
+    """
     try:
-        return _turns(json.loads(json.dumps(_written(turns)))) == made.turns
+        here = _turns(_written(turns))
     except _NOT_OURS:
         return False
+    return _said(here) == _said(made.turns)
+
+
+def _said(turns: Sequence[_Turn]) -> list[tuple]:
+    return [(*said, extra if said[0] == "user" else None) for *said, extra in turns]
 
 
 def _written(turns: Iterable[StoredTurn]) -> list[dict[str, Any]]:

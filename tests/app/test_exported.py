@@ -17,6 +17,7 @@ from app.web.answers import cited_answer
 from app.web.citations import Citations, CitedAnswer
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
+from core.text.words import Message, in_language
 from tests.support.fake_runtime import ANSWER, wait_until
 from tests.support.said import values, worded_by
 
@@ -68,6 +69,19 @@ def test_what_goes_out_comes_in_again_beside_the_first(talk, tmp_path):
     wait_until(lambda: not talk.state.busy)
     said = talk.engine.asked[-1].history
     assert [one.question for one in said] == ["Who?", "Is it <b>dark</b>?"] and said[0].ids == ()
+
+
+def test_a_conversation_that_is_there_is_known_from_a_file_in_another_language(talk, tmp_path):
+    """Beside the answers the file spoke German, what is stored English: a copy was made, once."""
+    answer, said = talk.books.turns[-1], Message("Summarise this book")
+    args = (talk.state.conversation_id, answer.number, answer.text)
+    talk.history.update(*args, state="finished", extra={**answer.extra, "sources": [said]})
+    with in_language("de"):
+        text = talk.exports.conversation("json")[1]
+    first = talk.state.conversation_id
+    bring(talk, tmp_path, text)
+    assert said not in text and talk.state.conversation_id == first
+    assert len(talk.history.conversations(talk.state.book_id)) == 1
 
 
 def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
