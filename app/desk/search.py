@@ -36,8 +36,8 @@ SHOWN_FILES = 20
 @dataclass(frozen=True, slots=True)
 class FoundText:
     """A text that was found, cut to what stands around the words. `kind`: question, answer, version, note or
-    summary; `where`: its conversation's name, or its place in the book. The first three lead to the turn
-    `number` of the conversation `talk`, the others to a place in the book.
+    summary; `where`: of an answer its question, of a question its conversation's name, else the place in the
+    book. The first three lead to the turn `number` of the conversation `talk`, the others to that place.
     """
 
     kind: str
@@ -220,7 +220,7 @@ def _heard(one: FoundTurn, wanted: str) -> FoundText:
     kind = "question" if one.role == "user" else "version" if one.version else "answer"
     around = _around(one.text if kind == "question" else without_marks(one.text), wanted)
     return FoundText(
-        kind, one.title, *around, talk=one.conversation_id, number=one.number, version=one.version
+        kind, one.under, *around, talk=one.conversation_id, number=one.number, version=one.version
     )
 
 

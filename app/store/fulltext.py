@@ -12,7 +12,8 @@ import re
 import sqlite3
 from dataclasses import dataclass
 
-from core.text.packing import from_text
+from app.store.turns import StoredTurn, displayed_text, question_title
+from core.text.packing import from_json, from_text
 from core.text.renamed import renamed
 
 MOST_FOUND = 100
@@ -41,10 +42,12 @@ UNION ALL SELECT -rowid, searchable(text) FROM versions
 """
 _FIND = """
 SELECT talk.id, talk.book_id, talk.title, COALESCE(turns.number, versions.number),
-    COALESCE(role, 'assistant'), COALESCE(turns.text, versions.text), COALESCE(version, 0),
-    COALESCE(turns.extra, versions.extra)
+    COALESCE(turns.role, 'assistant'), COALESCE(turns.text, versions.text), COALESCE(version, 0),
+    COALESCE(turns.extra, versions.extra), asked.text, asked.extra
 FROM said LEFT JOIN turns ON turns.rowid = said.rowid LEFT JOIN versions ON versions.rowid = -said.rowid
 JOIN conversations AS talk ON talk.id = COALESCE(turns.conversation_id, versions.conversation_id)
+LEFT JOIN turns AS asked ON asked.conversation_id = talk.id
+    AND asked.number = COALESCE(turns.number, versions.number) - 1
 WHERE said MATCH ? AND forgotten IS NULL ORDER BY rank LIMIT ?
 """
 
@@ -52,12 +55,13 @@ WHERE said MATCH ? AND forgotten IS NULL ORDER BY rank LIMIT ?
 @dataclass(frozen=True, slots=True)
 class FoundTurn:
     """A turn that holds what was looked for. `version`: of an answer that another has taken the place of; 0:
-    it stands. `spoiler_limit`: the limit under which it was said.
+    it stands. `spoiler_limit`: the limit under which it was said. `under`: of an answer its question, of a
+    question its conversation's name.
     """
 
     conversation_id: str
     book_id: str
-    title: str
+    under: str
     number: int
     role: str
     text: str
@@ -95,10 +99,18 @@ def search(db: sqlite3.Connection, words: str) -> list[FoundTurn]:
     rows = db.execute(_FIND, (query, MOST_FOUND)).fetchall()
     return [
         FoundTurn(
-            talk, book, from_text(title), *said, spoiler_limit=renamed(json.loads(extra)).get("spoiler_limit")
+            talk,
+            book,
+            from_text(title) if said[1] == "user" else _short_question(asked, asked_with),
+            *said,
+            spoiler_limit=renamed(json.loads(extra)).get("spoiler_limit"),
         )
-        for talk, book, title, *said, extra in rows
+        for talk, book, title, *said, extra, asked, asked_with in rows
     ]
+
+
+def _short_question(text: str, extra: str) -> str:
+    return question_title(displayed_text(StoredTurn(0, "user", text, "finished", renamed(from_json(extra)))))
 
 
 def purge(db: sqlite3.Connection) -> None:

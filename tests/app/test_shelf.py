@@ -103,6 +103,25 @@ def test_the_books_own_places_come_first_and_what_a_fork_repeats_once(two):
     assert html.index("data-texts") < html.index(kind("question"))
 
 
+def test_an_answer_that_is_found_stands_under_its_question(two):
+    """It stood under its conversation's name, the first question, as if that had been answered so."""
+    ask(two, "Who is it?", "The keeper.")
+    for answer, begin in (
+        ("A lamp.", lambda: two.questions.ask("What is it?")),
+        ("A boat.", two.questions.regenerate),
+    ):
+        two.engine.answer = answer
+        begin()
+        wait_until(lambda: not two.state.busy)
+    for words, where, kind_of in (
+        ("boat", "What is it?", "answer"),
+        ("lamp", "What is it?", "version"),
+        ("keeper", "Who is it?", "answer"),
+        ("who is it", "Who is it?", "question"),
+    ):
+        assert where in text_in(look(two, words), kind(kind_of))
+
+
 def test_an_earlier_version_of_an_answer_is_found_and_leads_to_itself(two):
     """Made anew, an answer took all it had said out of sight."""
     talk = ask(two, "Where does she go?", "To Zyxomma, by boat.")
