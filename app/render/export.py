@@ -24,6 +24,8 @@ _HEADING = re.compile(r"^(#{1,6})(?=[ \t])", re.MULTILINE)
 # what Markdown, also Obsidian's, would take for marks
 _MARKS = re.compile(r"[\\`*_\[\]<>#~|$]|&(?=#?\w+;)|==|%%|^[-+=]", re.MULTILINE)
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
+# lines that begin what does not end with their paragraph: headings, also by what stands under them, and code
+_REACHES = re.compile(r"^([ \t]{0,3})(?=#{1,6}(?:[ \t]|$)|(?:-+|=+)[ \t]*$|```|~~~)", re.MULTILINE)
 # a footnote's number until the text is HTML; \ufdd0 is no character of any text
 SIGN, _SIGNED = "\ufdd0{}\ufdd0".format, re.compile("\ufdd0([0-9]+)\ufdd0")
 
@@ -75,6 +77,13 @@ def without_tags(answer: str) -> str:
     return _TAG.sub(r"\\<", answer)
 
 
+def own_markdown(note: str) -> str:
+    """A person's Markdown, links and all, that makes no heading of the file, no HTML, and no code of the
+    rest.
+    """
+    return _REACHES.sub(r"\1\\", without_tags(note))
+
+
 def footnotes_markdown(footnotes: Footnotes) -> list[str]:
     """A line each."""
     return [f"[^{number}]: {verbatim(where)}" for number, where in footnotes.places]
@@ -95,9 +104,11 @@ def _below_a_question(text: str) -> str:
     return _HEADING.sub(lambda one: "#" * min(6, len(one[1]) + further), without_tags(text))
 
 
-def notes_markdown(heading: str, notes: Sequence[Noted]) -> str:
-    """The book's words as quotations, each with its place and its note; empty without any."""
-    parts = [_noted(*one) for one in notes]
+def notes_markdown(heading: str, notes: Sequence[Noted], below: Callable[[str], str] = own_markdown) -> str:
+    """The book's words as quotations, each with its place, and `below` what it makes of the note; empty
+    without any.
+    """
+    parts = [_noted(words, place, below(note)) for words, place, note in notes]
     return "\n\n".join([f"## {heading}", *parts]) if parts else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from app.render.export import Noted, as_heading, notes_markdown, reading_page, verbatim
 from app.render.flash_cards import as_tsv, cards_of_notes
@@ -20,25 +21,44 @@ def quotations(
     book: Document, turns: Sequence[StoredTurn], cited: Mapping[int, Sequence[Citation]]
 ) -> list[Noted]:
     """The book's words that answers quote, each once, in the order of the book, with a full stop where their
-    sentence ends, and with the question under them; quotations that overlap are one, under the first.
-    `cited`: the marks of the answers by their turns' numbers.
+    sentence ends, "…" where the answer has cut it, and with the question under them; quotations that overlap
+    are one, under the first. `cited`: the marks of the answers by their turns' numbers.
     """
     quoted = [
-        (one.offset, one.offset + one.length, one.where, displayed_text(question))
+        _quoted(one, answer.text, displayed_text(question))
         for question, answer in pairwise(turns)
         for one in _quoting(cited.get(answer.number, ()))
     ]
-    found: list[tuple[int, int, str, str]] = []
-    for start, end, where, question in sorted(quoted, key=lambda one: one[:2]):
-        if found and start < found[-1][1]:
-            first, until, place, asked = found.pop()
-            found.append((first, max(until, end), place, asked))
-        else:
-            found.append((start, end, where, question))
-    return [
-        (book.text[start : _STOP.match(book.text, end).end()], where, question)
-        for start, end, where, question in found
-    ]
+    found: list[_Quoted] = []
+    for one in sorted(quoted, key=lambda quotation: (quotation.start, quotation.end)):
+        if not found or one.start >= found[-1].end:
+            found.append(one)
+        elif one.end > found[-1].end:
+            found[-1] = found[-1]._replace(end=one.end, after=one.after)
+    return [(one.words_in(book.text), one.where, one.question) for one in found]
+
+
+class _Quoted(NamedTuple):
+    """Of a book's text what a question's answer quotes; `before` and `after`: the marks of what it leaves
+    out.
+    """
+
+    start: int
+    end: int
+    where: str
+    question: str
+    before: str
+    after: str
+
+    def words_in(self, text: str) -> str:
+        """The words with their marks."""
+        return self.before + text[self.start : _STOP.match(text, self.end).end()] + self.after
+
+
+def _quoted(one: Citation, answer: str, question: str) -> _Quoted:
+    shown = answer[one.start : one.end]
+    before, after = ("… " if shown.startswith("…") else ""), (" …" if shown.endswith("…") else "")
+    return _Quoted(one.offset, one.offset + one.length, one.where, question, before, after)
 
 
 def _quoting(citations: Sequence[Citation]) -> Iterator[Citation]:
@@ -53,7 +73,6 @@ def notes_as(form: str, book: Document, notes: Sequence[Noted], quoted: Sequence
     if form == "html":
         under = [(marked, notes), (in_answers, quoted)]
         return reading_page(book, " ".join(book.title.split()), (), notes=under, made=made)
-    asked = [(words, place, verbatim(question)) for words, place, question in quoted]
-    noted = (notes_markdown(marked, notes), notes_markdown(in_answers, asked))
+    noted = (notes_markdown(marked, notes), notes_markdown(in_answers, quoted, below=verbatim))
     parts = [as_heading(book.title, 1), *noted, f"*{verbatim(made)}*"]
     return "\n\n".join(part for part in parts if part) + "\n"

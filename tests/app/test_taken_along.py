@@ -13,6 +13,7 @@ from html import unescape
 import pytest
 from ebooklib import ITEM_DOCUMENT, epub
 from lxml import html
+from markdown_it import MarkdownIt
 
 from app.desk.reader import _of_whole_words
 from app.render.conversation_json import _carried
@@ -223,6 +224,34 @@ def test_notes_and_what_answers_quote_go_out_by_themselves(talk):
     assert '<blockquote dir="auto">Nobody came.</blockquote>' in page and "<script" not in page
     (card,) = rows(talk.exports.notes("tsv", cite).content)
     assert card[0] == "At last." and card[1].startswith("Nobody came.")
+
+
+@pytest.mark.parametrize("of", ["conversation", "notes"])
+def test_a_note_makes_no_heading_no_html_and_no_code_of_the_file(talk, of):
+    """ "# My note" stood above all that followed it, in Obsidian's outline, too; ``` swallowed the rest."""
+    note = "# My *note* <b>x</b>\n## And\nmore\n---\nless\n=\n[[Lamps]] #tag - yes\n```\n<!-- so"
+    noted(talk, "Nobody came.", note)
+    out = getattr(talk.exports, of)("md", cite).content
+    page = html.fromstring(MarkdownIt().render(out.split("---\n", 2)[2]))
+    headings = [one.text_content() for one in page.xpath("//h1 | //h2 | //h3")]
+    assert headings[0] == "The Lamp" and not any("My" in one or "And" in one for one in headings)
+    assert len(headings) == out.count("\n## ") + 1
+    assert not page.xpath("//b | //code | //pre | //comment()") and "note" in [
+        one.text for one in page.xpath("//em")
+    ]
+    assert "[[Lamps]] #tag - yes" in out and page.text_content().rstrip().endswith(MADE)
+
+
+def test_what_an_answer_has_cut_is_cut_in_the_notes(talk):
+    """The page had "…" there; in the file the sentence ended in its middle."""
+    words = "The keeper lit the lamp."
+    for shown in (f"… {words}", f"{words[:-6]} …"):
+        quoted = Citation(1, 1 + len(shown), talk.books.current.text.index(words), len(words) - 6, "One")
+        turn = talk.books.turns[-1]
+        talk.history.update(talk.state.conversation_id, turn.number, f"“{shown}”", state="finished")
+        out = talk.exports.notes("md", lambda turn, *_rest, one=quoted: (one,) if turn.number == 2 else ())
+        (line,) = re.findall("^> (.+)$", out.content, re.MULTILINE)
+        assert (line[0] == "…", line[-1] == "…") == (shown[0] == "…", shown[-1] == "…")
 
 
 def test_a_bookmark_over_half_a_word_has_all_of_it(talk):
