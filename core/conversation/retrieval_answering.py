@@ -50,7 +50,7 @@ class RetrievalAnswering(Responder):
         those of the question before with them, where this one leans on it, and a name as the book writes it.
         """
         evidence = self._books.evidence(ask.book)
-        meant = evidence.names_like(evidence.unknown_names(ask.question))
+        meant = evidence.names_meant(ask.question)
         near = evidence.pointed_at(" ".join((looked_up(ask), *meant)))
         inside = [(one, score) for one, score in near if _may_be_read(one, plan)]
         return inside[: HEARD_PASSAGES if self._style.verifier else MOST_PASSAGES]
@@ -90,7 +90,7 @@ class RetrievalAnswering(Responder):
         nothing was found, why.
         """
         strange = search.evidence.unknown_names(ask.question)
-        meant = search.evidence.names_like(strange)
+        meant = search.evidence.names_meant(ask.question)
         asks_back = (_("Did you mean {names}?").format(names=listed_texts(meant)),) if meant else ()
         if search.best is None:
             search.why = english_only(self._style, ask.question, ask.book) or asks_back

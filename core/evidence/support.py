@@ -204,9 +204,9 @@ class Evidence:
         names = dict.fromkeys(self.names_in(question))
         return [name for name in names if name.lower() not in known and terms(name)]
 
-    def names_like(self, strange: Sequence[str]) -> list[str]:
-        """The names of the book that are written much like these."""
-        return written_like(strange, filter(self.is_name, self._known_names)) if strange else []
+    def names_meant(self, question: str) -> list[str]:
+        """The names of the book that are written much like those of a question which it has not."""
+        return written_like(self.unknown_names(question), question, filter(self.is_name, self._known_names))
 
     def text_of(self, passage: Passage) -> str:
         """The words of a passage."""

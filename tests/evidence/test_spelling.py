@@ -26,8 +26,19 @@ NAMES = ("Balthasar", "Gr\u00fcn", "Queequeg", "Maria", "Emil", "Clara")
     ],
 )
 def test_a_name_is_known_again_by_its_letters(heard: str, meant: str):
-    assert written_like([heard, heard], NAMES) == [one for one in (meant,) if one]
-    assert written_like([heard], ()) == []
+    asked = f"Did {heard} see {heard}?"
+    assert written_like([heard, heard], asked, NAMES) == [one for one in (meant,) if one]
+    assert written_like([heard], asked, ()) == []
+
+
+def test_a_name_of_two_words_is_known_again_by_both_and_a_month_is_no_name():
+    """For "Dr. Hilda Marsh" it offered March, in a book that has the month."""
+    asked = "Did Dr. Hilda Marsh see Emil Grun or Clara Grun?"
+    assert written_like(["Hilda", "Marsh"], asked, ["Marshe", "Emil"]) == []
+    assert written_like(["Marsh"], "Who was Marsh?", ["March", "Marshe"]) == ["Marshe"]
+    assert written_like(["Marsh"], "Who was Marsh?", ["March"]) == []
+    assert written_like(["Grun", "Grun"], asked, NAMES) == ["Gr\u00fcn"], "the first name is known"
+    assert written_like(["Emill", "Grun"], "Who is Emill Grun?", NAMES) == ["Emil", "Gr\u00fcn"]
 
 
 PASSAGES = dataclasses.replace(STYLE, passages=True)
