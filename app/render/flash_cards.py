@@ -92,5 +92,6 @@ def _with_places(answer: StoredTurn, cited: Mapping[int, Sequence[Citation]], or
 def _cell(text: str) -> str:
     """As HTML on one line: neither a tab nor a quotation mark ends the cell, and no # makes it a comment."""
     safe = html.escape(text.strip(), quote=False).replace('"', "&quot;").replace("#", "&#35;")
-    lines = (_QUOTED.sub(r"<blockquote>\1</blockquote>", line) for line in safe.splitlines())
+    lines = (one for one in safe.splitlines() if one != "&gt;")  # between two paragraphs of a quotation
+    lines = (_QUOTED.sub(r"<blockquote>\1</blockquote>", line) for line in lines)
     return "<br>".join(lines).replace("\t", " ").replace("</blockquote><br>", "</blockquote>")

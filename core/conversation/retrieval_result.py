@@ -32,6 +32,7 @@ _QUOTE_CHARS = 500
 # what closes a speech, by what opens it
 _SPEECH = {"\u201e": "\u201c", "\u201c": "\u201d", "\u00ab": "\u00bb", "\u00bb": "\u00ab", '"': '"'}
 _WRITTEN = re.compile(r"\S+")
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
 
 # sentences, and the words that make them worth showing, stemmed
 _Held = tuple[tuple[int, int], frozenset[str]]
@@ -173,11 +174,13 @@ def _is_told(book: Document, place: tuple[int, int]) -> bool:
 
 def quotation(book: Document, place: tuple[int, int], words: Set[str] = frozenset()) -> tuple[Piece, Piece]:
     """The book's own words under the place they stand at, as a quotation in Markdown; of a long place the
-    part that has most of these words, stemmed. No heading with them where more is said.
+    part that has most of these words, stemmed. No heading with them where more is said; a paragraph, and what
+    stands above it by itself, is one of its own.
     """
     place = behind_heading(book, place) if _is_told(book, place) else place
     start, end = _whole_speech(book.text, *_part(book.text, place, words))
-    quoted = " ".join(book.text[start:end].split())
+    paragraphs = _PARAGRAPH_END.split(book.text[start:end].strip())
+    quoted = "\n>\n> ".join(" ".join(one.split()) for one in paragraphs)
     if book.text[place[0] : start].strip():
         quoted = f"… {quoted}"
     if book.text[end : place[1]].strip():

@@ -16,10 +16,12 @@ _MIN_CJK_CHARS = 6
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
 )
-# one paragraph at a time; an apostrophe inside a word does not close a single quote
+# one paragraph at a time, but those of what ">" sets apart, which go on below one alone; an apostrophe inside
+# a word does not close a single quote
 _QUOTED = re.compile(
     r"“([^“”\n]+)”|„([^“”„\n]+)[“”]|«([^«»\n]+)»|»([^«»\n]+)«|「([^「」\n]+)」|『([^『』\n]+)』|"
-    r"(?<![^\W_])\"([^\"\n]+)\"(?![^\W_])|(?<!\w)‘([^‘\n]+?)’(?!\w)|^[ \t]*>[ \t]?([^\n]+)$",
+    r"(?<![^\W_])\"([^\"\n]+)\"(?![^\W_])|(?<!\w)‘([^‘\n]+?)’(?!\w)|"
+    r"^[ \t]*>[ \t]?([^\n]+(?:\n>\n>[^\n]+)*)$",
     re.M,
 )
 _OMISSION = re.compile(r"\[?(?:\.\s?){3,}\]?|\[?…\]?")

@@ -187,6 +187,8 @@ def test_a_card_has_apostrophes_and_quotations_as_they_are_read():
     assert unescape(front) == "Who's it?"
     quoted = "<blockquote>He's the &quot;master&quot;, &#35;1 &amp; no &lt;other&gt;.</blockquote>"
     assert back.startswith(f"Fenwick's.<br><br>One:<br>{quoted}<br>") and "&&" not in back
+    (row,) = rows(as_tsv(None, [Card("Who?", "One:\n> He.\n>\n> I.", "One")]))
+    assert "<blockquote>He.</blockquote><blockquote>I.</blockquote>" in row[1], "two paragraphs"
 
 
 @pytest.mark.parametrize("form", ["md", "html", "tsv"])

@@ -31,6 +31,16 @@ def test_a_short_place_is_quoted_whole():
     assert _quoted("The keeper rowed\nout. It was dusk.", "dusk") == "The keeper rowed out. It was dusk."
 
 
+def test_paragraphs_of_a_quotation_stand_apart_and_so_does_what_stands_above_one():
+    """It read "1.3 The Keeper Dr. Hilda Marsh kept Lake Orrin for 21 years."."""
+    text = "1.3 The Keeper\n\nDr. Marsh kept the lake\nfor 21 years.\n\nShe rowed."
+    shown = _quoted(text, "lake")
+    assert shown == "1.3 The Keeper\n>\n> Dr. Marsh kept the lake for 21 years.\n>\n> She rowed."
+    book = _book(f"She rowed. {text}")
+    (found,) = find_quotes(f"One:\n> {shown}", book)
+    assert book.text[found.found : found.found_end + 1] == text, "one place; its last was said before"
+
+
 @pytest.mark.parametrize(
     "opens, closes", ["\u201c\u201d", "\u201e\u201c", "\u00ab\u00bb", "\u00bb\u00ab", '""']
 )
