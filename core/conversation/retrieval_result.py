@@ -96,8 +96,9 @@ class RetrievalState:
         return tuple(shown)
 
     def _nearest(self, ask: Request) -> list[_Held]:
-        """The sentences, first of passages with the question's names. Where a heading alone has the
-        question's words, or the number of a chapter, what stands under it, behind the others.
+        """The sentences, chosen first from passages with the question's names, and first those with these and
+        most of its words. Where a heading alone has the question's words, or the number of a chapter, what
+        stands under it, if the others leave room.
         """
         names = set(terms(" ".join(self.evidence.names_in(ask.question))))
         order = sorted(self.order, key=lambda one: -len(names & set(terms(self.evidence.text_of(one)))))
@@ -112,7 +113,12 @@ class RetrievalState:
         for one in [*told, *(one for one in under if _is_told(ask.book, one[0]))]:
             if not any(_is_alike(ask.book.text, one[0], other) for other, _words in shown):
                 shown.append(one)
-        return shown[:_SHOWN_PASSAGES]
+
+        def asked(one: _Held) -> tuple[int, float]:
+            there = names & set(terms(ask.book.text[slice(*one[0])]))
+            return len(there), self.evidence.weight_at(one[0], ask.question)
+
+        return sorted(shown[:_SHOWN_PASSAGES], key=asked, reverse=True)
 
     def _held(self, passage: Passage, question: str) -> _Held:
         if likeliest := self.likeliest.get(passage):

@@ -212,6 +212,11 @@ class Evidence:
         """The words of a passage."""
         return self._text[passage.start : passage.end]
 
+    def weight_at(self, place: tuple[int, int], question: str) -> float:
+        """The words of a question that stand at a place, weighted by how rare they are."""
+        there = set(terms(question)) & set(terms(self._text[slice(*place)]))
+        return math.fsum(map(self._ranking.weight, there))
+
     def commonness(self, answer: str, question: str) -> float:
         """In how many passages the words stand that an answer adds to its question: the mean of
         log(1 + passages) over them, in nats; 0 without any.

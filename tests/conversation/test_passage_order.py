@@ -166,3 +166,15 @@ def test_of_nearest_passages_that_say_the_same_one_is_shown():
     assert len(nearest) == 3
     pieces = RetrievalState(evidence, 3, nearest).pieces(Request(asked, book))
     assert "".join(one.text for one in pieces).count("> ") == 1
+
+
+def test_of_the_nearest_passages_that_with_most_of_the_questions_words_stands_first():
+    """In German the one that had them all stood second: "Im Jahre 1847 grub der Schmied den Brunnen"."""
+    filler = " Das Wetter blieb an allen Tagen grau, und niemand ging hinaus." * 26
+    told = ("Der Brunnen ist tief.", "Der Schmied grub im Mai einen Brunnen.", "Er grub im Garten.")
+    text = "\n\n".join(f"{one}{filler}" for one in told)
+    book = Document("B", "", "txt", text, (Section("B", 0, len(text)),))
+    evidence, asked = Evidence(book), "Wer grub einen Brunnen?"
+    state = RetrievalState(evidence, 3, sorted(evidence.nearest(asked), key=lambda one: one.start))
+    shown = "".join(one.text for one in state.pieces(Request(asked, book))).split("\n> ")
+    assert len(shown) == 4 and shown[1].startswith(told[1])
