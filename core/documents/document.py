@@ -102,15 +102,17 @@ class Document:
     @property
     def outside(self) -> tuple[Section, ...]:
         """The sections before and behind the book itself, which summaries and answers leave out, but for a
-        publisher's notices. None where the book has no chapters: then it is taken as it is.
+        publisher's notices, and title and author alone. None where the book has no chapters: then it is taken
+        as it is.
         """
+        named = set(_WORD.findall(f"{self.title} {self.author}".lower()))
         return tuple(
             section
             for section in self.sections
             if section.kind in ("front", "back")
             and section.title not in NOTICES
             and self.chapters
-            and self.text[section.start : section.end].strip()
+            and not named.issuperset(_WORD.findall(self.text[section.start : section.end].lower()))
         )
 
     def only(self, chapters: Collection[int]) -> Document:

@@ -182,15 +182,20 @@ def test_title_of_question_marks_is_none(tmp_path: Path):
         ("THE GREY FERRY\nA Tale of the Lake", "THE GREY FERRY"),
         ("THE GREY FERRY\n\nCONTENTS\n\nCHAPTER I\nCHAPTER II\nCHAPTER III", "THE GREY FERRY"),
         ("EDITH VANE\n\nTHE GREY FERRY", "lake"),  # which of them?
-        ("Edith Vane", "lake"),
+        ("Edith Vane\n\nFor my mother", "lake"),
+        ("The Grey Ferry", "The Grey Ferry"),
         (f"THE BOY\n\n{LONG}", "lake"),  # a first story's
         ("PREFACE", "lake"),
     ],
 )
-def test_a_line_in_capitals_above_the_first_chapter_is_the_title(top: str, title: str, tmp_path: Path):
+def test_a_line_in_capitals_or_alone_above_the_first_chapter_is_the_title(
+    top: str, title: str, tmp_path: Path
+):
     """A play was called by its file's name."""
     chapters = "\n\n\n".join(f"CHAPTER {number}\n\n\n{LONG}" for number in ("I", "II", "III"))
-    assert read(tmp_path, "lake.txt", f"{top}\n\n\n{chapters}").title == title
+    book = read(tmp_path, "lake.txt", f"{top}\n\n\n{chapters}")
+    assert book.title == title
+    assert not (top == title and book.outside), "a title is nothing that was not read"
 
 
 def test_powers_of_a_page_are_no_notes(tmp_path: Path):

@@ -190,8 +190,8 @@ def _joined(part: str, wrap: int) -> str:
 
 
 def _title_page(blocks: list[Block]) -> tuple[str, str]:
-    """Title and author from "Title / by Author" at the top of a text, or the title alone from a line in
-    capitals there; empty when it does not begin so.
+    """Title and author from "Title / by Author" at the top of a text, or the title alone from a line
+    there; empty when it does not begin so.
     """
     for index, block in enumerate(blocks[:_TITLE_BLOCKS]):
         found = re.match(r"(?:by|von|par|por|di|von)\s+(.{3,60})\Z", block.text.split("\n")[-1], re.I)
@@ -205,18 +205,18 @@ def _title_page(blocks: list[Block]) -> tuple[str, str]:
             )
             if title and len(title) <= _TITLE_CHARS:
                 return " ".join(title.split()), found.group(1).strip()
-    return _in_capitals(blocks), ""
+    return _line_on_top(blocks), ""
 
 
-def _in_capitals(blocks: list[Block]) -> str:
-    """The first line, where no other line above the first heading is in capitals: else it may be the author's
-    name. Empty where prose comes first: then it is that of a story, or a chapter.
+def _line_on_top(blocks: list[Block]) -> str:
+    """The first line, where it stands alone above the first heading, or no other line there is in capitals:
+    else it may be the author's name. Empty where prose comes first: then it is that of a story, or a chapter.
     """
     lines: list[str] = []
     for block in blocks[:_TITLE_BLOCKS]:
         if read_heading(block.text) or kind_by_title(block.text):
             first = lines[0] if lines else ""
-            return first if [line for line in lines if line.isupper()] == [first] else ""
+            return first if [first] in (lines, [line for line in lines if line.isupper()]) else ""
         if len(block.text) > _TITLE_CHARS:
             break
         lines += block.text.split("\n")
