@@ -8,11 +8,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from core.conversation.chapter_names import section_title
+from core.documents.word_count import count_words
 from core.model.store.catalogue import spelt, title_of
 from core.paths import ROOT
 from core.text.words import Message, duration, entry, language, localised, localized, size
 
 TEMPLATES = ROOT / "app" / "templates"
+BEGUN_CHARS, LONG_CHARS = 240, 900  # of a question, of which more is folded
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMG]B|ms|min|s|h)\b)")
 
 
@@ -96,6 +98,13 @@ def _paragraphs(text: str) -> list[str]:
     return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
+def _beginning(text: str) -> str:
+    """Of a long text how it begins; empty of one that is shown whole."""
+    is_long = len(text) > LONG_CHARS or len(text.splitlines()) > 9
+    begun = text[:BEGUN_CHARS].rsplit(" ", 1)[0] if is_long else ""
+    return " ".join(begun.split())
+
+
 _environment = Environment(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=True,
@@ -117,6 +126,8 @@ _environment.filters.update(
         "ms": _ms,
         "lines": _lines,
         "paragraphs": _paragraphs,
+        "beginning": _beginning,
+        "count_words": count_words,
         "told": localized,
         "titled": title_of,
         "section_title": section_title,

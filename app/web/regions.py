@@ -35,7 +35,6 @@ WORTH_A_CHOICE = 2  # times as long as an answer from passages
 _WORTH_SAYING = 20  # words of a section that is not read
 # more are one click away
 SHOWN_NOTES = 3
-BEGUN_CHARS, LONG_CHARS = 240, 900  # of a question, of which more is folded
 NOTHING_CITED = CitedAnswer()
 
 
@@ -229,7 +228,7 @@ def turn_html(
     if turn.role == "user":
         return render(
             "asked.html",
-            **_asked(displayed_text(turn)),
+            text=displayed_text(turn),
             number=turn.number,
             talk=talk,
             instructions=stored.get("instructions", ""),
@@ -270,13 +269,6 @@ def turn_html(
         instructions=stored.get("instructions", asked_with),
         others=stored.get("instructions", asked_with) != asked_with,
     )
-
-
-def _asked(text: str) -> dict[str, object]:
-    """A question; of a long one also its beginning, below which the rest is folded."""
-    is_long = len(text) > LONG_CHARS or len(text.splitlines()) > 9
-    begun = text[:BEGUN_CHARS].rsplit(" ", 1)[0] if is_long else ""
-    return {"text": text, "begun": " ".join(begun.split()), "words": count_words(text)}
 
 
 def _beside(text: str, compared: dict | None, mode: str) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -126,6 +126,19 @@ def test_a_second_question_waits_behind_the_books_of_the_first(shelf):
     assert html.count(f'<q dir="auto">{QUESTION}') == 1 and html.count('<q dir="auto">And then?') == 1
 
 
+def test_a_question_of_3000_words_is_folded_above_what_the_books_answered(shelf):
+    """It was folded in its bubble, and stood whole in this card: the answers lay fifteen screens below."""
+    desk, engine, _others = shelf
+    engine.context_tokens = 100_000
+    desk.questions.ask("Who keeps the lamp? " * 750)
+    asked_all(desk)
+    html = "".join(Page(desk).render()["book-answers"])
+    before = html[: html.index("<article")]
+    shown, folded = before.split("</summary>")
+    assert '<details class="long-question"><summary>' in shown and shown.count("lamp") < 20
+    assert folded.count("lamp") == 750
+
+
 def test_a_question_that_is_not_to_be_asked_is_asked_of_no_book(shelf):
     desk, engine, others = shelf
     engine.pace = 0.02
