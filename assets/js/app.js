@@ -402,6 +402,7 @@
       if (pinned && Date.now() < until) follows();
       height = scroller.scrollHeight;
     });
+    sizes.observe(scroller);                   // what comes below it takes of its height
     const parts = () => {
       for (const part of scroller.querySelectorAll("#live, #turns, #progress")) sizes.observe(part);
     };

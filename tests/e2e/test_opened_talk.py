@@ -65,6 +65,26 @@ def test_what_a_press_elsewhere_has_asked_comes_into_sight(talked):
     assert page.evaluate("document.getElementById('scroller').scrollTop") < 100, "nobody pressed anything"
 
 
+CLEAR = """() => {
+  const asked = [...document.querySelectorAll("#turns .asked")].at(-1).getBoundingClientRect();
+  return asked.bottom <= document.querySelector("#progress .progress").getBoundingClientRect().top;
+}"""
+
+
+def test_a_question_stays_in_sight_above_how_far_its_answer_is_when_the_next_one_waits(talked):
+    """What waits takes of the conversation's height: the box lay over the question just asked."""
+    page, desk = talked
+    desk.engine.pace = 20  # seconds that it reads
+    for words, seen in (("What colour was the cat?", "#progress .progress"), ("And the dog?", ".queue q")):
+        page.fill("#question textarea", words)
+        page.press("#question textarea", "Enter")
+        page.wait_for_selector(seen)
+    page.wait_for_timeout(500)
+    assert page.evaluate(CLEAR)
+    desk.actions.dispatch({"act": "drop-queued"})
+    desk.stop()
+
+
 def test_where_to_choose_a_model_file_comes_into_sight(talked):
     """It was opened above the card, far from where one read."""
     page, desk = talked
