@@ -212,7 +212,8 @@
     setTimeout(() => button.classList.remove("done"), 1200);
   };
   const quit = (button) => {
-    if (!confirm(button.dataset.confirm)) return;
+    const { confirm: question, confirmWorking } = button.dataset;
+    if (!confirm(document.querySelector(`.engine-busy, ${WRITING}`) ? confirmWorking : question)) return;
     window.triforce.renew();
     fetch("/quit", { method: "POST" }).finally(() => window.location.replace("/goodbye"));
   };

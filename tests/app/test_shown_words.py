@@ -16,7 +16,7 @@ import pytest
 from app.desk.answer_job import AnswerJob, Callbacks
 from app.desk.shelf import StoredReading
 from app.desk.store import Store
-from app.desk.values import Notice, ReadingsUsage
+from app.desk.values import DiskShortage, Notice, ReadingsUsage
 from app.engine.client import Runtime
 from app.errors import in_words
 from app.render.export import ConversationFile, as_html, as_markdown
@@ -159,6 +159,14 @@ def test_what_was_said_yesterday_in_two_languages_at_once(history):
     for one in threads:
         one.join()
     assert wrong == []
+
+
+def test_a_full_disk_offers_to_delete_here_only_what_stands_here():
+    """ "Delete something here" stood above a single button, *Look again*."""
+    for readings_bytes, models in ((0, ()), (10, ()), (0, (("a", 3),)), (0, (("used", 3),))):
+        shortage = DiskShortage(Path("drive"), 0, readings_bytes, models)
+        page = messages.shortage_html(shortage, "used")
+        assert ("something here" in text_of(page)) == ("data-confirm" in page), (readings_bytes, models)
 
 
 def test_why_an_answer_failed_yesterday(history):

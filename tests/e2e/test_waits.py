@@ -76,6 +76,23 @@ def test_a_large_file_on_its_way_into_the_app_says_how_long_and_can_be_given_up(
     page.wait_for_selector(".card h2")
 
 
+def test_quitting_says_that_an_answer_is_being_worked_on(serve, open_page):
+    """Of the answer that it breaks off it said not a word."""
+    page = open_page(serve(FakeRuntime(pace=0.05, prefill_steps=2000)))
+    desk, said = serve.desk, []
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    desk.imports.sample(desk.imports.samples[1].name)
+    page.wait_for_selector(".card-facts:has-text('tokens')")
+    page.click("[data-quit]")
+    page.fill("#question textarea", "What did he sell?")
+    page.press("#question textarea", "Enter")
+    page.wait_for_selector("#progress .progress")
+    page.click("[data-quit]")
+    asked = [page.get_attribute("[data-quit]", name) for name in ("data-confirm", "data-confirm-working")]
+    assert said == asked and asked[0] != asked[1]
+    desk.stop()
+
+
 def test_quitting_says_how_long_it_takes_and_can_be_hurried(serve, open_page):
     """What was read may take half a minute to store."""
     fake = FakeRuntime()
