@@ -137,6 +137,7 @@ class Trash:
 
     def _offer_undo(self, name: str, words: str) -> None:
         """Says what was marked, offers to undo it, and has it purged."""
+        self.withdraw(name)  # pressed twice, it is deleted once
         said = Deletion(name, words)
         self._store.update(lambda now: replace(now, deleted=(*now.deleted, said)), notice=None)
         if self._timer:

@@ -42,6 +42,14 @@ def deleted(desk, monkeypatch):
     return desk, gone
 
 
+def test_a_bin_that_is_pressed_twice_deletes_once(deleted):
+    """A double click had two deletions to take back."""
+    desk, gone = deleted
+    desk.actions.dispatch({"act": "forget-talk", "id": gone})
+    assert [one.id for one in desk.state.deleted] == [gone]
+    assert f'data-act="undo" data-id="{gone}"' in Page(desk).render()["notice"][0]
+
+
 def test_names_and_pins_last_and_pinned_ones_come_first(desk, tmp_path):
     first, second = ask(desk, "First?"), ask(desk, "Second?")
     assert titles(desk) == ["Second?", "First?"]
