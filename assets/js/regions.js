@@ -73,24 +73,31 @@
   });
   const draft = () => sessionStorage.getItem(DRAFT) ?? "";
 
-  // the settings that another language was chosen in lie open afterwards, too, and which groups of them do
+  // the settings that another language was chosen in lie afterwards as they lay: open, with the same groups of
+  // them, at the same place, and who stood on one stands on it
   const SETTINGS = "triforce.settings";
-  const groups = () => [...document.querySelectorAll("#settings details")];
+  const drawer = () => document.getElementById("settings");
+  const groups = () => [...drawer().querySelectorAll("details")];
   const reload = () => {
-    const open = document.body.dataset.settings && groups().map((one) => one.open);
-    if (open) sessionStorage.setItem(SETTINGS, JSON.stringify(open));
+    if (document.body.dataset.settings) {
+      const lies = { open: groups().map((one) => one.open), top: drawer().scrollTop,
+        on: named(document.activeElement) };
+      sessionStorage.setItem(SETTINGS, JSON.stringify(lies));
+    }
     window.triforce.renew();
     window.location.reload();
   };
   let lay = null;                              // until they are drawn
   const reopen = (show) => {
-    const open = JSON.parse(sessionStorage.getItem(SETTINGS) ?? "null");
+    const lies = JSON.parse(sessionStorage.getItem(SETTINGS) ?? "null");
     sessionStorage.removeItem(SETTINGS);
-    lay = open && (() => {
+    lay = lies && (() => {
       if (!groups().length) return;
       lay = null;
-      groups().forEach((one, at) => { one.open = open[at] ?? false; });
+      groups().forEach((one, at) => { one.open = lies.open[at] ?? false; });
       show();
+      drawer().scrollTop = lies.top;
+      if (lies.on) drawer().querySelector(lies.on)?.focus({ preventScroll: true });
     });
   };
 

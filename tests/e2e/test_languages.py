@@ -13,6 +13,14 @@ pytestmark = pytest.mark.e2e
 WIDTHS = ((1280, 800), (900, 800), (390, 844))
 
 
+# how the settings lie: whether they are scrolled to the list of languages, and where the keyboard is
+LIES = """() => {
+  const [list, drawer] = ["set-language", "settings"].map((one) => document.getElementById(one));
+  const [inner, outer] = [list, drawer].map((one) => one.getBoundingClientRect());
+  return [inner.top >= outer.top && inner.bottom <= outer.bottom, document.activeElement.id];
+}"""
+
+
 def read(page, drop, sample) -> None:
     """A book on the desk, a summary of it, everything of the panel."""
     drop(page, sample)
@@ -61,6 +69,8 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     assert "Summarise this book" in page.inner_text("[data-region=turns]")
     page.click("[data-toggle=settings]")
     page.evaluate("document.querySelector('#set-language').closest('details').open = true")
+    page.focus("#set-language")
+    lay = page.evaluate(LIES)
     page.select_option("#set-language", "zh")
     page.wait_for_function("document.documentElement.lang === 'zh'")
     page.wait_for_selector("[data-region=turns] .answer")
@@ -68,8 +78,10 @@ def test_language_changes_without_a_restart(serve, open_page, drop, sample):
     assert page.get_attribute("#question textarea", "placeholder") == "就这本书提问…"
     assert "书库" in page.inner_text("#left")
     assert serve.desk.books.turns[0].text == "Summarise this book", "what is kept is English"
-    # Esc, meant for the drawer that was gone without a word, stopped an answer
+    # whoever chose the wrong one had to find the list again, in words that he may not read
     page.wait_for_selector("#set-language:visible")
+    assert page.evaluate(LIES) == lay and lay[1] == "set-language"
+    # Esc, meant for the drawer that was gone without a word, stopped an answer
     page.keyboard.press("Escape")
     assert not page.is_visible("#set-language")
 
