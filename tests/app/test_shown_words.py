@@ -202,7 +202,7 @@ def test_a_summary_that_was_asked_for_and_the_conversation_named_by_it(history):
     titles = {one.id: one.title for one in history.conversations("book")}
     with in_language("de"):
         assert (localized(titles[talk]), localized(titles[forked])) == (wanted, f"Abzweig von „{wanted}“")
-    assert [one.title for one in history.search("Summarise")] == [titles[talk], titles[forked]]
+    assert [one.under for one in history.search("Summarise")] == [titles[talk], titles[forked]]
     history.rename(talk, "Rain")
     assert history.title(talk) == "Rain"
 
