@@ -1,5 +1,6 @@
 """What the person takes away, books and conversations alike: off the page at once, a mark for UNDO_S in which
-it can be brought back, then deleted for good. What is marked when the app is killed goes at the next start.
+it can be brought back, then deleted for good. What is marked when the app is killed has UNDO_S from the start
+after that.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,7 @@ UNDO_S = 60.0
 
 class Trash:
     """The marks stand in the history and in the library; this decides when they count. `clock`: of this
-    process alone, since no mark outlives it.
+    process alone; marks of an earlier one begin anew.
     """
 
     def __init__(
@@ -109,17 +111,22 @@ class Trash:
         self._store.tell()
 
     def settle(self) -> None:
-        """Deletes what an earlier run had marked. What cannot be is logged, and stays off the page."""
-        try:
-            self.purge(all_of_them=True)
-        except (OSError, sqlite3.Error) as error:
-            log.warning("what was taken away could not be deleted yet: %s", error)
+        """Offers to bring back what an earlier run had marked: a slip, then a crash, had no minute. Whose
+        deletion had begun is deleted.
+        """
+        with _logged():
+            for entry in self._library.mark_again(self._clock()):
+                self._offer_undo(entry.id, self._deleted(entry))
+            for conversation_id in self._history.mark_again(self._clock()):
+                self._offer_undo(conversation_id, _("The conversation is deleted."))
+            self.purge()
 
     def close(self) -> None:
         """Deletes at once what waits."""
         if self._timer:
             self._timer.cancel()
-            self.settle()
+            with _logged():
+                self.purge(all_of_them=True)
 
     def _deleted(self, entry: BookEntry) -> str:
         """That a book is, and what of the person's own goes with it."""
@@ -157,10 +164,20 @@ class Trash:
 
     def _delete_book(self, book_id: str) -> None:
         """The library last: the mark lies there, and whatever was interrupted is done again."""
+        self._library.begin_to_forget(book_id)
         for conversation_id in self._history.forget_book(book_id):
             self._engine.forget(conversation_id)
         self._engine.forget_book(book_id)
         self._library.forget(book_id)
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """What cannot be deleted is logged, and stays off the page."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        log.warning("what was taken away could not be deleted yet: %s", error)
 
 
 def _without(state: AppState, name: str) -> AppState:

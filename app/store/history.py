@@ -98,9 +98,7 @@ class History:
         """Sets how far the book may be read in a conversation from now on."""
         with self._lock:
             self.store_again()
-            self._db.execute(
-                "UPDATE conversations SET until = ? WHERE id = ?", (spoiler_limit, conversation_id)
-            )
+            self._set("until = ?", conversation_id, spoiler_limit)
 
     def conversations(self, book_id: str) -> list[Conversation]:
         """The book's conversations that hold at least one turn, newest first, after the pinned ones."""
@@ -109,15 +107,13 @@ class History:
 
     def rename(self, conversation_id: str, title: str) -> None:
         """Gives a conversation another name."""
-        with self._lock:
-            query = "UPDATE conversations SET title = ? WHERE id = ?"
-            self._db.execute(query, (to_text(title), conversation_id))
+        self._set("title = ?", conversation_id, to_text(title))
 
     def pin(self, conversation_id: str) -> None:
         """Pins a conversation before the others, or no longer."""
         with self._lock:
             self.store_again()
-            self._db.execute("UPDATE conversations SET pinned = 1 - pinned WHERE id = ?", (conversation_id,))
+            self._set("pinned = 1 - pinned", conversation_id)
 
     def turns(self, conversation_id: str) -> list[StoredTurn]:
         """The conversation's turns in order; empty for an unknown conversation. While its drive is away, the
@@ -213,9 +209,7 @@ class History:
                 "VALUES (?, ?, ?, ?, ?, ?)",
                 (conversation_id, number, role, text, state, to_json_text(extra or {})),
             )
-            self._db.execute(
-                "UPDATE conversations SET updated = ? WHERE id = ?", (self._now(), conversation_id)
-            )
+            self._set("updated = ?", conversation_id, self._now())
             if role == "user" and (number == 1 or is_fork_title(self.title(conversation_id))):
                 self._name_apart(conversation_id, question_title(text))
         return number
@@ -387,12 +381,7 @@ class History:
 
     def forget_book(self, book_id: str) -> list[str]:
         """Deletes all conversations about the book, for good, and returns their ids."""
-        query = "SELECT id FROM conversations WHERE book_id = ?"
-        with self._lock:
-            ids = [row[0] for row in self._db.execute(query, (book_id,))]
-            self._db.execute("DELETE FROM conversations WHERE book_id = ?", (book_id,))
-            self._forgotten(ids)
-        return ids
+        return self._delete("book_id = ?", book_id)
 
     def search(self, words: str) -> list[fulltext.FoundTurn]:
         """What was said in any conversation and holds all these words; what fits best first."""
@@ -403,29 +392,41 @@ class History:
         """Takes a conversation out of sight; `purge` deletes it. One that is not on disk is gone at once."""
         with self._lock:
             self._held.forget(conversation_id)
-            self._db.execute("UPDATE conversations SET forgotten = ? WHERE id = ?", (now, conversation_id))
+            self._set("forgotten = ?", conversation_id, now)
+
+    def mark_again(self, now: float) -> list[str]:
+        """Marks from `now` on what an earlier run had marked, and returns the ids."""
+        with self._lock:
+            self._db.execute("UPDATE conversations SET forgotten = ? WHERE forgotten IS NOT NULL", (now,))
+            return self._ids("forgotten = ?", now)
 
     def unmark_forgotten(self, conversation_id: str) -> bool:
         """Brings a conversation back into sight; False when it is gone."""
-        query = "UPDATE conversations SET forgotten = NULL WHERE id = ?"
+        return self._set("forgotten = NULL", conversation_id) > 0
+
+    def _set(self, what: str, conversation_id: str, *values: object) -> int:
+        query = f"UPDATE conversations SET {what} WHERE id = ?"
         with self._lock:
-            return self._db.execute(query, (conversation_id,)).rowcount > 0
+            return self._db.execute(query, (*values, conversation_id)).rowcount
 
     def purge(self, before: float) -> list[str]:
         """Deletes for good what was marked before a time, and returns the ids."""
-        query = "SELECT id FROM conversations WHERE forgotten <= ?"
+        return self._delete("forgotten <= ?", before)
+
+    def _delete(self, which: str, value: str | float) -> list[str]:
         with self._lock:
-            ids = [row[0] for row in self._db.execute(query, (before,))]
-            self._db.executemany("DELETE FROM conversations WHERE id = ?", [(one,) for one in ids])
-            self._forgotten(ids)
+            ids = self._ids(which, value)
+            self._db.execute(f"DELETE FROM conversations WHERE {which}", (value,))
+            self._unwritten = {key: late for key, late in self._unwritten.items() if key[0] not in ids}
+            if ids and self._indexed:
+                fulltext.purge(self._db)
+            # the write-ahead log still holds what was deleted
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return ids
 
-    def _forgotten(self, ids: list[str]) -> None:
-        self._unwritten = {key: late for key, late in self._unwritten.items() if key[0] not in ids}
-        if ids and self._indexed:
-            fulltext.purge(self._db)
-        # the write-ahead log still holds what was deleted
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def _ids(self, which: str, value: str | float) -> list[str]:
+        query = f"SELECT id FROM conversations WHERE {which} ORDER BY updated"
+        return [row[0] for row in self._db.execute(query, (value,))]
 
     def settle(self) -> int:
         """Answers still marked as being written (the app was killed) become `stopped`, or give way. How many;

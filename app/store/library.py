@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import shutil
 import threading
@@ -300,6 +301,24 @@ class Library:
         return [
             one for one in names if BOOK_ID.fullmatch(one) and self._marked.get(one, float("-inf")) <= before
         ]
+
+    def mark_again(self, now: float) -> list[BookEntry]:
+        """Marks from `now` on what an earlier run had marked, and returns these books; none whose deletion
+        had begun.
+        """
+        found = []
+        for mark in self._root.glob(f"*/{_FORGOTTEN}"):
+            name = mark.parent.name
+            entry = self._stored_entry(mark.parent) or self._known.get(name)
+            if BOOK_ID.fullmatch(name) and entry and mark.stat().st_mtime:
+                self._marked[name] = now
+                found.append(entry)
+        return found
+
+    def begin_to_forget(self, book_id: str) -> None:
+        """Notes at the mark that the book is not brought back from here on, whatever comes in between."""
+        with contextlib.suppress(OSError):
+            os.utime(self._folder(book_id) / _FORGOTTEN, (0, 0))
 
     def forget(self, book_id: str) -> None:
         """Deletes everything that was stored of the book. Unknown ids are fine."""

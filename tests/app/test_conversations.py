@@ -96,10 +96,12 @@ def test_the_time_runs_by_itself(desk, monkeypatch):
     wait_until(lambda: desk.engine.forgotten == [gone])
 
 
-def test_a_killed_app_deletes_at_the_next_start_what_was_deleted(deleted, make_desk):
+def test_a_killed_app_deletes_a_minute_after_the_next_start_what_was_deleted(deleted, make_desk):
     desk, gone = deleted
-    again = make_desk(desk.engine).history
-    assert again.turns(gone) == [] and not again.unmark_forgotten(gone)
+    again = make_desk(desk.engine)
+    assert [one.id for one in again.state.deleted] == [gone] and titles(desk) == ["First?"]
+    again.trash.purge(all_of_them=True)
+    assert again.history.turns(gone) == [] and not again.history.unmark_forgotten(gone)
 
 
 def test_a_fork_goes_on_from_a_turn_and_leaves_the_rest_alone(desk):

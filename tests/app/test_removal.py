@@ -175,8 +175,28 @@ def test_others_stay(taken, make_desk, engine, tmp_path):
     assert taken.history.search(MARKER) == []
 
 
-def test_a_killed_app_deletes_it_at_the_next_start(taken, book, make_desk, engine, tmp_path):
+def test_what_was_deleted_before_a_crash_has_its_minute_after_it(taken, book, make_desk, engine, tmp_path):
+    """A slip, then a power cut in the minute of the undo: the start had deleted it, with all its notes."""
+    said = taken.state.deleted
+    for _crash in range(2):
+        again = make_desk(engine)
+        again.resume()
+        assert again.state.deleted == said and again.library.entries() == []
+    undo(again)
+    assert again.books.current == book and again.books.turns and again.reader.bookmarks[0].note
+    again.actions.dispatch({"act": "clear"})
+    third = make_desk(engine)
+    assert third.books.turns == [] and len(third.state.deleted) == 1
+    third.trash._clock = lambda: 1e12
+    third.trash.purge()
+    assert third.history.conversations(book.sha256) == [] and third.state.deleted == ()
+    assert [one.id for one in third.library.entries()] == [book.sha256]
+
+
+def test_a_minute_after_a_crash_nothing_of_it_is_left(taken, book, make_desk, engine, tmp_path):
     again = make_desk(engine)
+    again.trash._clock = lambda: 1e12
+    again.trash.purge()
     assert list((tmp_path / "books").iterdir()) == [] and engine.forgotten_books == [book.sha256]
     assert again.history.conversations(book.sha256) == []
 
@@ -184,7 +204,7 @@ def test_a_killed_app_deletes_it_at_the_next_start(taken, book, make_desk, engin
 def test_a_deletion_that_was_interrupted_is_done_again(taken, book, make_desk, engine, monkeypatch):
     """The mark goes last: a folder that could not be deleted must not come back as a book."""
     monkeypatch.setattr(taken.library, "forget", lambda _id: (_ for _ in ()).throw(PermissionError("in use")))
-    taken.trash.settle()
+    taken.trash.close()
     assert taken.history.conversations(book.sha256) == [] and taken.library.entries() == []
     assert make_desk(engine).library.forgotten(float("inf")) == []
 
