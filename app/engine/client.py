@@ -28,7 +28,8 @@ from core.wire import pack_ask
 log = logging.getLogger(__name__)
 
 WORKER = (sys.executable, "-m", "core.worker")
-_CARD_WAIT_S = 30.0  # a long book is counted first
+_ROOM_WAIT_S = 30.0  # a long book is counted first
+_GUEST_GOES_S = 30.0
 _GUEST_WAIT_S = 0.5  # between two looks whether it is still wanted
 _SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 
@@ -49,7 +50,8 @@ class Runtime(Supervisor):
         tokens, share_of_context, fits, parts, the estimates of Session.card, from_passages, notes. `scope`:
         `chapters`, `selected_chapters` and `whole`, as there.
 
-        Waits for a loading engine. Raises UserError when the engine does not answer.
+        Waits for a loading engine, and for what it counts first: another long book may take minutes. Raises
+        UserError when the engine cannot say, or ends.
         """
         self.start()
         if not self.wait_ready(None):
@@ -57,7 +59,7 @@ class Runtime(Supervisor):
         asked = {"do": "card", "book_id": book.sha256, "spoiler_limit": spoiler_limit, "scope": scope}
         return self._told(book, asked)["card"]
 
-    def room(self, ask: Request, timeout_s: float = _CARD_WAIT_S) -> dict[str, Any]:
+    def room(self, ask: Request, timeout_s: float = _ROOM_WAIT_S) -> dict[str, Any]:
         """How the context would be filled by an answer, see Session.room. Raises UserError when the engine is
         not there, or does not answer in time.
         """
@@ -144,9 +146,9 @@ class Runtime(Supervisor):
     # ---- inside --------------------------------------------------------------------------------------------
 
     def _told(
-        self, book: Document | None, message: dict[str, Any], timeout_s: float = _CARD_WAIT_S
+        self, book: Document | None, message: dict[str, Any], timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """What the engine says at once, also while it answers. Raises UserError where there is none."""
+        """What the engine says, also while it answers. Raises UserError where it does not, or not in time."""
         with self._lock:
             process = self._process
             if process is None:
@@ -225,7 +227,7 @@ class Runtime(Supervisor):
             if self._answers_guest():
                 self._sent_away = self._guest
                 self._send({"do": "stop", "id": self._guest})
-                self._changed.wait_for(lambda: self.state != "busy" or self._closed, _CARD_WAIT_S)
+                self._changed.wait_for(lambda: self.state != "busy" or self._closed, _GUEST_GOES_S)
 
     def _wait_loading(self) -> Iterator[Loading]:
         told = None

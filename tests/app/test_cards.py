@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import sys
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from app.desk.book_cards import AGAIN_S, BookEstimates
+from app.engine.client import Runtime
 from app.web.page import Page
+from core.config import Settings
 from core.errors import UserError
 from tests.support.desks import card
 from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.scripted_engine import BOOK, SCRIPT
 
 
 class Failing(FakeRuntime):
@@ -95,3 +103,25 @@ def test_the_card_is_of_the_chapters_that_are_chosen_and_of_how_they_are_read(de
     desk.actions.dispatch({"act": "tick", "id": "1"})
     page.render()
     wait_until(lambda: engine.scopes[-1] == {"selected_chapters": (1,), "whole": True})
+
+
+def test_a_card_comes_by_itself_once_the_engine_has_counted_a_longer_book(monkeypatch):
+    """For good the card of a book of 219 words said that the engine had not answered in time, while another
+    was counted; nothing asked again.
+    """
+
+    class Impatient(queue.Queue):
+        """Every time that is set to a wait is over at once."""
+
+        def get(self, block=True, timeout=None):
+            return super().get(block, None if timeout is None else 0.05)
+
+    monkeypatch.setattr("app.engine.process.queue", SimpleNamespace(Queue=Impatient))
+    monkeypatch.setenv("SCRIPT_COUNT", "1")
+    came = threading.Event()
+    with contextlib.closing(Runtime(Settings(), worker=(sys.executable, str(SCRIPT)))) as runtime:
+        runtime.start()
+        assert runtime.wait_ready(60)
+        cards = BookEstimates(runtime, came.set)
+        assert cards.of(BOOK) is None and came.wait(60)
+        assert cards.of(BOOK)["tokens"] > 0
