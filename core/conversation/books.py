@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 from core.conversation.attention_tracker import PassageSpans, stretches
+from core.conversation.chunking import KeptCounts
 from core.conversation.reading import ReadingPart, ReadingPlan, ReadingStyle, book_chapters, plan_reading
 from core.conversation.spoiler_guard import allowed_text
 from core.documents.document import Document, Section
@@ -72,6 +73,7 @@ class BookCache:
 
     def __init__(self, tokenizer: Tokenizer, style: ReadingStyle, context_tokens: int) -> None:
         self._tokenizer, self._style, self._context_tokens = tokenizer, style, context_tokens
+        self._counter = KeptCounts(tokenizer)
         self._plans: LruCache[ReadingPlan] = LruCache(_PLANS)
         self._ids: LruCache[array[int]] = LruCache(_TOKENS, len)
         self._indexes: LruCache[PartIndex] = LruCache(1)
@@ -95,7 +97,7 @@ class BookCache:
             (book.sha256, len(book.text), reading_mode, chapters, selected_chapters, reserve, apart),
             lambda: plan_reading(
                 book,
-                self._tokenizer,
+                self._counter,
                 context_tokens=self._context_tokens,
                 style=self._style,
                 reading_mode=reading_mode,
@@ -110,7 +112,7 @@ class BookCache:
         """How many tokens each chapter has."""
         return self._chapter_tokens.get(
             (book.sha256, len(book.text)),
-            lambda: tuple(self._tokenizer.count(passage(book, one)) for one in book_chapters(book)),
+            lambda: tuple(self._counter.count(passage(book, one)) for one in book_chapters(book)),
         )
 
     def ids(self, book: Document, part: ReadingPart) -> Sequence[int]:

@@ -10,12 +10,32 @@ from core.documents.document import Section
 
 # a chapter up to so many times the part length is read in one go
 _STRETCH = 1.3
+_KEPT_COUNTS = 1 << 15  # of Moby-Dick 7,000 stretches are counted
 
 
 class TokenCounter(Protocol):
     """Anything that can count tokens: the real tokenizer, or an estimate."""
 
     def count(self, text: str) -> int: ...
+
+
+class KeptCounts:
+    """Counts a text once: a plan asks for the same paragraph several times, and the next plan again."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._known: dict[tuple[int, int], int] = {}  # by hash and length: texts themselves are large
+
+    def count(self, text: str) -> int:
+        """As the counter itself."""
+        key = hash(text), len(text)
+        tokens = self._known.get(key)
+        if tokens is None:
+            tokens = self._counter.count(text)
+            if len(self._known) >= _KEPT_COUNTS:
+                self._known.clear()
+            self._known[key] = tokens
+        return tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,3 +123,17 @@ def test_only_the_newest_are_kept(most: int, kept: list[int]):
     for value in kept:
         recent.get(value, lambda value=value: made.append(value) or value)
     assert made == [] and len(recent) == len(kept)
+
+
+def test_no_stretch_of_a_long_book_is_counted_twice_whatever_is_asked_of_it():
+    """Of a book just added a paragraph was counted for each way that it might be cut, then for how long an
+    answer may be, and again for the book's card: a minute was waited for the first word.
+    """
+    tokenizer, text = Listening(), long_book()
+    engine = FakeEngine(lambda ids, params: encoded("It is so."), context_tokens=4000)
+    session = Session(engine, tokenizer, replace(STYLE, part_tokens=1000), allowance_bytes=10**9)
+    for reserve in (100, 200):
+        session.reading_plan(text, max_new_tokens=reserve)
+    session.card(text)
+    counted = [one for one in tokenizer.given if len(one) > 20]
+    assert sum(map(len, set(counted))) > LONG and len(counted) == len(set(counted))
