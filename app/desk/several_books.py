@@ -15,6 +15,7 @@ from app.desk.requests import Requests
 from app.desk.state import AppState
 from app.desk.store import Store
 from app.desk.values import BookAnswer
+from app.errors import is_away
 from app.render.markdown import Citation
 from app.store.book_entry import BookEntry
 from app.store.history import History
@@ -101,7 +102,9 @@ class SeveralBooks:
     def _begin(self, one: BookAnswer) -> None:
         book = self._library.find(one.book_id)
         if book is None:
-            self._put(replace(one, state="failed", pieces=((_("Its text is gone or damaged."), ""),)))
+            why = _("The data folder is not there: with it back, the book is, too.")
+            why = why if is_away() else _("Its text is gone or damaged.")
+            self._put(replace(one, state="failed", pieces=((why, ""),)))
             return
         limit = last_limit(self._history, self._library, one.book_id)
         ask = self._requests.about(book, one.question, one.conversation_id, spoiler_limit=limit)

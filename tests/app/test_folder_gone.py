@@ -100,6 +100,22 @@ def test_its_books_are_not_to_be_dropped_again_and_are_there_with_it(app, book, 
     assert 'class="missing"' not in page.render()["library"][0] and app.books.current == book
 
 
+def test_other_books_that_were_to_be_asked_say_that_the_folder_is_away(app, engine, book, home, away):
+    """Their texts were called gone or damaged."""
+    other = replace(book, sha256="c" * 64)
+    app.library.add(other)
+    app.actions.dispatch({"act": "ask-too", "id": other.sha256})
+    engine.pace = 0.05
+    app.questions.ask("Who?")
+    wait_until(lambda: app.state.working)
+    app.library._open.clear()
+    home.rename(away)
+    wait_until(lambda: app.state.book_answers[0].state == "failed")
+    ((why, _level),) = app.state.book_answers[0].pieces
+    assert "folder" in why
+    away.rename(home)
+
+
 def test_a_note_that_could_not_be_kept_is_kept_with_the_folder_back(app, book, home, away, monkeypatch):
     """It stood beside the book, and the old one was on the disk until the next note."""
     monkeypatch.setattr(disk_usage, "RETRY_S", 0.01)
