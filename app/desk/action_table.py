@@ -150,6 +150,7 @@ def of_answers(
         "drop-books": action(several.drop),
         "put-away-books": action(several.put_away),
         "regenerate": action(questions.regenerate),
+        "ask-again": action(questions.ask_again, number=number_field("value")),
         "ask-as": action(questions.ask_as, mode=text_field("value")),
         "stop": action(stop),
         "from": action(books.choose_chapters, first=number_field("value")),

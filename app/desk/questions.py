@@ -7,6 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from app.desk.answers import AnswerQueue
@@ -115,6 +116,12 @@ class Questions:
         if turns and turns[-1].role == "assistant" and not self._is_down():
             again = turns[-1].state == "finished"
             self._send(instead_of=turns[-1], **asked_again(turns[-2]), again=again)
+
+    def ask_again(self, number: int) -> None:
+        """Asks at the end of the conversation what the answer of this number never began to answer."""
+        for question, answer in pairwise(self._books.turns):
+            if answer.number == number and answer.role == "assistant" and not self._is_down():
+                self._send(**asked_again(question))
 
     def ask_as(self, mode: str) -> None:
         """Asks the question that was refused again, with the book read in a way that answers it; the book is

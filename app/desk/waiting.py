@@ -49,7 +49,8 @@ class WaitingQuestions:
                 log.warning("what waits could not be written down: %s", error)
 
     def restore(self) -> Notice | None:
-        """Puts what waited when the app ended into its conversations, unasked; what is to be said of that.
+        """Puts what waited when the app ended into its conversations, unasked; what is to be said of others
+        than the open one.
         Raises sqlite3.Error where the history cannot be written; it is tried again at the next start.
         """
         path = paths.data_dir() / "waiting.json"
@@ -66,7 +67,9 @@ class WaitingQuestions:
             for book_id, ask in back:
                 self._put_back(book_id, ask)
         path.unlink(missing_ok=True)
-        return _told(back) if back else None
+        here = self._store.state.conversation_id  # where it stands before the person's eyes
+        elsewhere = [one for one in back if one[1].conversation_id != here]
+        return _told(elsewhere) if elsewhere else None
 
     def _put_back(self, book_id: str, ask: Request) -> None:
         talk = ask.conversation_id

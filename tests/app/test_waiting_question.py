@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import replace
 
@@ -191,7 +192,8 @@ def test_what_has_no_room_when_its_turn_comes_waits_for_a_choice_and_says_so_els
     desk.close()
     again = make_desk(FakeRuntime())
     again.resume()
-    assert "“And then?” waited when the app ended" in shown(again, "notice")
+    assert again.state.conversation_id == talk and again.books.turns[-2].text == "And then?"
+    assert 'data-reason="waited"' in shown(again, "turns") and again.state.notice is None, "it is in view"
 
 
 def test_a_long_question_is_spoken_of_by_its_first_words():
@@ -252,6 +254,23 @@ def test_what_waited_stands_unasked_in_its_conversation_at_the_next_start(answer
     done(desk)
     assert [turn.text for turn in desk.books.turns] == ["Where?", ANSWER]
     assert desk.engine.asked[-1].question == "Where?"
+
+
+def test_what_the_end_of_the_app_broke_off_is_asked_with_a_press_where_another_stands_behind_it(
+    answering, again
+):
+    """Only the last question had a button; the way on was a copy of the conversation."""
+    talk = answering.state.conversation_id
+    assert answering.questions.ask("And then?")
+    desk = again()
+    assert desk.state.conversation_id == talk and desk.state.notice is None, "it is in view"
+    assert [turn.text for turn in desk.books.turns] == ["Who?", "", "And then?", ""]
+    press = re.compile(r'data-act="ask-again" data-value="(\d+)"')
+    (number,) = press.findall(shown(desk, "turns"))
+    desk.actions.dispatch({"act": "ask-again", "value": number})
+    done(desk)
+    assert [turn.text for turn in desk.books.turns[-2:]] == ["Who?", ANSWER]
+    assert len(press.findall(shown(desk, "turns"))) == 2, "what waited is no longer the last, either"
 
 
 def test_what_had_its_turn_or_was_dropped_is_told_at_no_start(answering, other, again):
