@@ -174,7 +174,8 @@ class Runtime(Supervisor):
         number, inbox = begun
         try:
             if ask.book is not None:
-                yield Loading(_("Looking how the text is to be read"))
+                words = _("Looking through the text ({count} words)")
+                yield Loading(words.format(count=f"{ask.book.words:,}"))
             yield from self._events(number, inbox)
         finally:
             self._done_answering(number)

@@ -135,7 +135,7 @@ def test_while_a_long_book_is_counted_a_question_stands_and_stop_ends_it_at_once
     runtime = make()
     asked = ask(runtime, book=BOOK)
     waits = [one.stage for one in itertools.islice(asked, 3) if isinstance(one, Loading)]
-    assert waits[-1].startswith("Looking")
+    assert values(waits[-1]) == {"count": f"{BOOK.words:,}"}, "what is waited for"
     with pytest.raises(UserError, match="in time"):
         runtime.room(Request("And?", BOOK, "c"), 0.05)
     stopped = time.monotonic()
