@@ -210,7 +210,7 @@ def test_a_file_dropped_meanwhile_comes_on_the_shelf(answering, other, tmp_path)
     readers = answering.imports._readers
     answering.imports._readers = replace(readers, read=lambda *_args, **_more: new)
     answering.actions.dispatch({"act": "upload", "path": str(put(tmp_path)), "name": "hill.txt"})
-    wait_until(lambda: answering.state.opening is None and answering.state.notice)
+    wait_until(lambda: answering.state.opening is None and answering.state.arrivals)
     assert "The Hill" in {entry.title for entry in answering.library.entries()}
     assert answering.books.current.title == "The Lamp" and answering.state.answer.running
 
