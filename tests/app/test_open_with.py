@@ -67,7 +67,7 @@ def test_while_an_answer_is_written_the_file_comes_on_the_shelf(opened, tmp_path
     (tmp_path / "one.txt").write_text("x")
     assert desk.questions.ask("Who?")
     desk.imports.files([str(tmp_path / "one.txt")])
-    wait_until(lambda: desk.state.notice and "one" in desk.state.notice.text)
+    wait_until(lambda: any("one" in arrival.words for arrival in desk.state.arrivals))
     assert desk.state.busy and desk.books.current.title == book.title and len(desk.library.entries()) == 2
     desk.stop()
 
