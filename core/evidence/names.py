@@ -117,8 +117,8 @@ _ALSO = re.compile(r",\s(?:\w+ly\s|also\s|otherwise\s)?(?:called|nicknamed|known
 _WHO_THAT_IS = re.compile(r",\s(?:the|an?)\s[^,.;:!?]*[,.;:!?)]")
 _NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
 _ANIMAL = (
-    r"(?:dog|hound|puppy|spaniel|terrier|retriever|mastiff|collie|sheepdog|poodle|bulldog|greyhound|cat|kitten|"
-    r"tomcat|horse|pony|mare|stallion|donkey|parrot)"
+    r"(?:dog|hound|puppy|spaniel|terrier|retriever|mastiff|collie|sheepdog|poodle|bulldog|greyhound|cat"
+    r"|kitten|tomcat|horse|pony|mare|stallion|donkey|parrot)"
 )
 _DOES = r"(?:barked|barks|wagged|whined|yelped|neighed|whinnied|purred)"  # an animal alone
 _WHOSE = r"(?:an?|the|my|our|his|her|their)"
