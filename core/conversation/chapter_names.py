@@ -15,7 +15,6 @@ _NUMBERS = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred"
 ).replace(" ", "|")
-_IN_FIGURES = {word: str(number) for number, word in enumerate(_NUMBERS.split("|"), 1)}
 _NUMBERED = re.compile(
     rf"^(?:(?P<word>chapter|chap\.|kapitel|chapitre|cap[ií]tulo)\s+)?(?P<number>(?-i:[IVXLC]+)|\d+|"
     rf"(?:{_NUMBERS})(?:[\s-]+(?:and\s+)?(?:{_NUMBERS}))*(?(word)(?=\W|$)|(?=[.:]|$)))"
@@ -94,8 +93,8 @@ def range_name(names: Sequence[ChapterName], chapters: Sequence[int]) -> str:
     """
     first, last = names[chapters[0]], names[chapters[-1]]
     numbered = [_NUMBERED.match(name.title) for name in (first, last)]
-    word = numbered[0]["number"].lower() if numbered[0] else ""
-    in_words = first == last and not first.part and word in _IN_FIGURES
+    figures = [_figures(match["number"]) for match in numbered if match]
+    in_words = first == last and not first.part and numbered[0] and figures[0] != numbered[0]["number"]
     if not all(numbered) or in_words or first.part != last.part:
         start = _inside(first.part, _short(first.title))
         if first == last:
@@ -104,13 +103,17 @@ def range_name(names: Sequence[ChapterName], chapters: Sequence[int]) -> str:
         return _("{first} to {last}").format(first=start, last=end)
     titles = dict.fromkeys(_short(match["title"]) for match in numbered if match["title"])
     tail = list(titles)
-    figures = [_IN_FIGURES.get(one["number"].lower(), one["number"]) for one in numbered]
     head = _numbers(first.part, *figures, single=first == last)
     if not tail:
         return head
     quoted = _("\u201c{first}\u201d to \u201c{last}\u201d")
     name = tail[0] if len(tail) == 1 else quoted.format(first=tail[0], last=tail[1])
     return listed_texts((head, name), ": ")
+
+
+def _figures(number: str) -> str:
+    """A chapter's number: what words say in digits, digits and Roman numerals as they are."""
+    return number if number.isdigit() or number.isupper() else str(to_number(number) or number)
 
 
 def _inside(part: str, name: str) -> str:

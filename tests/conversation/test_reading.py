@@ -254,3 +254,5 @@ def test_a_chapter_that_says_its_number_in_words_is_called_as_the_book_does():
     with in_language("de"):
         assert plan(made, chapters=(1, 1)).parts[0].label == "Chapter One: The Bell"
         assert plan(made, chapters=(1, 2)).parts[0].label.startswith("Kapitel 1–2")
+    made = book(50, 60, titles=("CHAPTER THIRTY", "CHAPTER FORTY-ONE"))
+    assert plan(made, chapters=(1, 2)).parts[0].label == "Chapters 30–41"
