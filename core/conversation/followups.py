@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.evidence.support import REFUSALS
+from core.evidence.support import HEDGE, REFUSALS
 from core.request import HistoryTurn, Request
 from core.text.ranking import NAME, terms
 
@@ -71,7 +71,7 @@ def _names(ask: Request, answer: str) -> list[str]:
 
 def _first_words(answer: str) -> str:
     """An answer without the quotations below it, if it is short enough to be repeated."""
-    first = answer.strip().split("\n\n")[0]
+    first = answer.strip().split("\n\n")[0].removeprefix(HEDGE)
     return " ".join(first.split()) if len(first.split()) <= _BEFORE_WORDS else ""
 
 

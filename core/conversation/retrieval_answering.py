@@ -25,6 +25,7 @@ from core.conversation.reranking import reranked
 from core.conversation.retrieval_result import RetrievalState, place_in_words
 from core.conversation.services import Responder, Services
 from core.conversation.time_estimates import Pace
+from core.conversation.unjudged import moved
 from core.conversation.verifier import PassageAnswers, Verifier
 from core.events import Delta, Event, ReadingStep
 from core.evidence.answer_kinds import is_verdict
@@ -186,7 +187,7 @@ class RetrievalAnswering(Responder):
             yield Delta(pieces)
         ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         reason = "user" if search.stopped else best.answer.reason if best else "stop"
-        done = Answer(reason, pieces, ids, stats, search.notes())
+        done = Answer(reason, pieces, ids, moved(stats, search.begins), search.notes())
         read = plan if search.order and not best else plan.of_one_part()  # nothing was read: nothing was left
         whole = self._turns.finished(done, plan=read, sources=search.sources(ask.book))
         decoded = best.answer.token_ids if best else ()

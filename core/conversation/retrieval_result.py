@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from core.conversation.passage_reading import Candidate
 from core.conversation.reading import ReadingPart, place_name
+from core.conversation.unjudged import HEDGE_CHARS, hedged
 from core.documents.document import Document
 from core.documents.word_count import count_words
 from core.events import Piece, SourceSpan, Stats
@@ -125,12 +126,17 @@ class RetrievalState:
             return likeliest.support.place, own_words(likeliest.answer.text, question)
         return self.evidence.support("", passage, question).place, frozenset(terms(question))
 
+    @property
+    def begins(self) -> int:
+        """Where in the text the given answer begins."""
+        return HEDGE_CHARS if self.best and self.best.sure is False else 0
+
     def stands(self) -> tuple[SourceSpan, ...]:
         """What an answer that a verifier has judged stands on, all of it."""
         if self.best is None or self.best.sure is None:
             return ()
-        said = len("".join(piece.text for piece in stripped(self.best.answer.pieces)))
-        return (SourceSpan(0, said, *self.best.support.place, borne_out=self.best.sure),)
+        end = self.begins + len("".join(piece.text for piece in stripped(self.best.answer.pieces)))
+        return (SourceSpan(self.begins, end, *self.best.support.place, borne_out=self.best.sure),)
 
     def figures(self, *, ttft_s: float) -> Stats:
         """Those of the answer that is given; what was read and written for it in all stands beside them."""
@@ -165,7 +171,8 @@ def _answered(ask: Request, best: Candidate) -> tuple[Piece, ...]:
     """The answer with the sentences it rests on; where they lack its words, they are called the nearest."""
     quoted = quotation(ask.book, best.support.place, own_words(best.answer.text, ask.question))
     nearest = () if best.support.shown else (Piece(_("Nearest passages:"), ""), Piece("\n\n", ""))
-    return (*stripped(best.answer.pieces), Piece("\n\n", ""), *nearest, *quoted)
+    said = stripped(best.answer.pieces)
+    return (*(hedged(said) if best.sure is False else said), Piece("\n\n", ""), *nearest, *quoted)
 
 
 def behind_heading(book: Document, place: tuple[int, int]) -> tuple[int, int]:

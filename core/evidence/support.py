@@ -65,6 +65,7 @@ UNSAID = N_("The book does not seem to say.")
 UNSAID_SO_FAR = N_("What may be read of the book does not seem to say.")
 UNSAID_HERE = N_("What was read for this does not seem to say.")
 UNFOUND = N_("No answer was found.")  # in passages, whatever stands in them or elsewhere
+HEDGE = N_("Perhaps:")  # above few words that nothing bears out
 REFUSALS = (UNSAID, UNSAID_SO_FAR, UNSAID_HERE, UNFOUND)
 # that line; a model that was taught to read says it of its passage
 _REFUSAL = re.compile(rf"\s*(?:(?:{'|'.join(map(re.escape, REFUSALS))})[^\n]*|The passage does not say\.)")

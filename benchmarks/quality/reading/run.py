@@ -25,7 +25,7 @@ from core.conversation.session import Session
 from core.documents import read_document
 from core.events import Finished
 from core.evidence.passages import Passage, book_passages
-from core.evidence.support import UNFOUND
+from core.evidence.support import HEDGE, UNFOUND
 from core.hardware.probe import probe
 from core.planning.offers import choose_model
 from core.request import Params, Request
@@ -116,7 +116,7 @@ class Program:
             one.text, one.gold, one.answers, [(p.start, p.end) for p in book_passages(book)]
         )
         hits = [(p.start, p.end) in right for p in found]
-        first = said.split("\n\n")[0].strip()
+        first = _first(done)
         quotes, exact = scores.quotes(said, one.text)
         return {
             "story": one.story,
@@ -145,7 +145,7 @@ class Program:
             params=self._greedy(_ANSWER_TOKENS),
         )
         done, seconds = self._done(ask)
-        first = done.text.strip().split("\n\n")[0].strip()
+        first = _first(done)
         refused = first.startswith(UNFOUND)
         row = {"kind": one.kind, "question": one.question, "answers": list(one.answers), "said": first}
         row |= {"refused": refused, "marked": self._marked(done, ask), "seconds": seconds}
@@ -164,7 +164,7 @@ class Program:
         )
         done, seconds = self._done(ask)
         said = done.text.strip()
-        first = said.split("\n\n")[0].strip()
+        first = _first(done)
         found, heard = self._found(ask)
         held = [ask.book.text[p.start : p.end] for p in found[:3]]
         kept = {name: one[name] for name in ("book", "question", "keywords")}
@@ -260,6 +260,11 @@ class Program:
         if self._book not in (None, ask.book_id):
             self.session.forget_book(self._book)
         self._book = ask.book_id
+
+
+def _first(done: Finished) -> str:
+    """The answer itself, without the hedge before it and the quotations below it."""
+    return done.text.strip().split("\n\n")[0].removeprefix(HEDGE).strip()
 
 
 def _last(events: Generator[Any, None, Any]) -> Any:
