@@ -75,6 +75,8 @@ _ONLY_TIME = re.compile(
     r"(?!.*\b(?:because|for|to|was|were|had|is|did)\b)",
     re.IGNORECASE,
 )
+# a date, too: "In the spring" may be a place
+_A_TIME = re.compile(rf"\d+(?:st|nd|rd|th|s)?|may|(?!spring\b)(?:{TIME_WORD})", re.IGNORECASE)
 _COLOUR = re.compile(
     r"\b(?:red|blue|green|yellow|white|black|brown|gr[ae]y|purple|violet|pink|orange|gold(?:en)?|silver(?:y)?"
     r"|scarlet|crimson|blond|fair|dark|pale|light|ruddy|tawny|ivory|azure|bronze|rosy|colou?r\w*|\w+ish)\b",
@@ -89,6 +91,7 @@ _OTHER_KINDS = (
     (re.compile(r"\b(?:what|which) colou?r\b", re.IGNORECASE), _COLOUR),
 )
 _WHY = re.compile(r"^\W*(?:why|for what reason)\b", re.IGNORECASE)
+_WHERE = re.compile(r"^\W*(?:from |to )?where\b", re.IGNORECASE)
 _NO_PERSON = re.compile(r"^\W*(?:where|what (?:do|does|did)\b)", re.IGNORECASE)
 # the answer to "A or B?" and to "Did he ...?" stands in the question
 _CHOICE = re.compile(
@@ -155,6 +158,8 @@ def fits_kind(answer: str, question: str, people: Collection[str], is_name: Call
         return any(somebody(word) or somebodys(word) for word in words)
     content = [word for word in words if terms(word)]
     person = bool(content) and all(word[0].isupper() and somebody(word) for word in content)
+    if _WHERE.search(question) and content and all(map(_A_TIME.fullmatch, content)):
+        return False
     if _WHY.search(question):
         return not person and not _ONLY_TIME.match(answer)
     return not person or not _NO_PERSON.search(question) or bool(_A_NAME.search(question))

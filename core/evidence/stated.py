@@ -17,6 +17,9 @@ from core.evidence.passages import sentence_spans
 from core.text.ranking import terms
 
 _HOW_MANY = re.compile(r"\bhow many\s+", re.IGNORECASE)
+_HOW_OLD = re.compile(r"\bhow old\b", re.IGNORECASE)
+# how long something took: an age has "old" behind it, or "aged" before
+_LASTS = r"[\s-]+(?:years?|months?|weeks?|days?|hours?)\b(?![\s-]+(?:old|of\s+age)\b)"
 _WHEN = re.compile(r"^\W*(?:\w+ )?(?:when|(?:what|which) (?:year|day|month))\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:[.,'’]\d+)*")
 _BEHIND = re.compile(r"[\s-]+[^\W\d_]+")  # a word with nothing but room before it
@@ -52,14 +55,24 @@ def counted(question: str) -> frozenset[str]:
 
 def counts_other(answer: str, question: str, text: str) -> bool:
     """Whether every number of an answer that stands in `text` counts something else there than is asked
-    about.
+    about; of an age, how long something took.
     """
+    if _HOW_OLD.search(question):
+        return _lasts(answer, text)
     asked = counted(question)
     if not asked:
         return False
     found = [behind for number in _numbers(answer) for behind in _behind(number, text)]
     nouns = [behind for behind in found if behind and _PLURAL.fullmatch(behind[-1])]
     return bool(found) and nouns == found and not any(asked & set(terms(" ".join(one))) for one in nouns)
+
+
+def _lasts(answer: str, text: str) -> bool:
+    """Whether the number of an answer, wherever it stands in `text`, says how long something took."""
+    for number in _numbers(answer)[-1:]:
+        places = re.findall(rf"(\bage[ds]?(?:\s+of)?\s+)?[\w-]*\b{re.escape(number)}\b({_LASTS})?", text, re.I)
+        return bool(places) and all(lasts and not aged for aged, lasts in places)
+    return False
 
 
 def states(answer: str, question: str, text: str) -> bool:

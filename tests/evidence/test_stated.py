@@ -16,6 +16,26 @@ def test_number_of_something_else_is_told(said: str):
     assert counts_other(said, "How many prisms had the new lens?", LENS)
 
 
+LOOKED = "I was nineteen in 1887, and I have been looking for it for {}."
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "other"),
+    [
+        ("Twenty-four years old.", LOOKED.format("twenty-four years"), True),
+        ("24.", LOOKED.format("24 years"), True),
+        ("Nineteen.", LOOKED.format("24 years"), False),
+        ("Twenty-four.", "She was twenty-four years old.", False),
+        ("Twenty-four.", "She was a twenty-four-year-old nurse.", False),
+        ("24.", "He died aged 24 years and a day.", False),
+        ("24.", "He waited 24 years, and was 24 when he came.", False),
+    ],
+)
+def test_how_long_something_took_is_no_age(said: str, text: str, other: bool):
+    """ "Twenty-four years old." had a mark, above "I have been looking for it for twenty-four years"."""
+    assert counts_other(said, "How old was he when the house burned?", text) is other
+
+
 @pytest.mark.parametrize(
     ("said", "question", "text"),
     [

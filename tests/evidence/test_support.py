@@ -418,6 +418,10 @@ def test_a_land_with_a_persons_word_in_it_is_a_place():
     book = Evidence(Document("Tale", "", "txt", WHITBY, (Section("", 0, len(WHITBY)),)))
     assert book.answers("Fairy-Land", "Where did Thomas go?")
     assert not book.answers("Mrs. Westenra", "Where did Thomas go?")
+    for said in ("In 1968.", "On the 3rd of May, 1968", "At night.", "In January"):
+        assert not book.answers(said, "Where was the letter found?"), "a time had a mark there"
+    for said in ("In the spring.", "At 29 Cherry Lane.", "Behind a stove in 1968."):
+        assert book.answers(said, "Where was the letter found?")
 
 
 def test_own_words_of_a_short_answer_stand_near_what_is_asked():
