@@ -33,7 +33,7 @@ from tools.embedded_reader.stretches import stretch_text
 
 _RIDGE = 0.01  # on standardised features
 _STEPS = 30
-_WRONG_GIVEN, _WRONG_MARKED = 0.15, 0.1  # of all questions; of the wrong answers that are given
+_WRONG_GIVEN, _WRONG_MARKED = 0.15, 0.05  # of all questions; of the wrong answers that are given
 _WRONG_SHORT = 0.2  # of questions about short texts, a fifth of which do not answer them
 _FOLDS, _ORDERS = 10, 5
 
