@@ -15,14 +15,15 @@ from core.text.words import marked as N_
 from core.text.words import translated as _
 
 # Counts on whenever the same file gives another text or other chapters than before.
-READER_VERSION = 9
+READER_VERSION = 10
 # What a version may read otherwise than the one before: files of these formats, any with pages before the
-# first chapter ("front"), and those of a format that have some behind the last ("txt back"). The first of
-# them counts for all that were read before it, whatever they are.
+# first chapter ("front"), and those of a format that have some behind the last ("txt back") or a footnote's
+# mark left ("markdown [^"). The first of them counts for all that were read before it, whatever they are.
 READ_OTHERWISE = {
     7: frozenset({"pdf", "markdown", "front"}),
     8: frozenset({"pdf", "epub", "fb2", "html", "front"}),
     9: frozenset({"txt back", "markdown back", "html back", "epub back"}),
+    10: frozenset({"markdown [^"}),
 }
 
 # titles of the sections that hold what a publisher put before and behind a book: nothing of the book
@@ -84,6 +85,8 @@ class Document:
             concerned.add("front")
         if "back" in around:
             concerned.add(f"{self.format} back")
+        if "[^" in self.text:
+            concerned.add(f"{self.format} [^")
         later = (one for version, one in READ_OTHERWISE.items() if version > self.reader_version)
         return any(concerned & one for one in later)
 

@@ -152,6 +152,13 @@ def test_a_book_in_which_nothing_would_change_says_nothing(format_, version, kin
     assert ('class="notes"' in html) is said
 
 
+@pytest.mark.parametrize(("format_", "text", "said"), [("markdown", "[^1]", True), ("txt", "[^1]", False)])
+def test_a_book_with_marks_of_footnotes_left_may_be_dropped_again(format_: str, text: str, said: bool):
+    book = replace(BOOK, format=format_, reader_version=9, text=BOOK.text + text)
+    html = stage_html(book, CARD, covered=False, opening=None, talking=False)
+    assert ('class="notes"' in html) is said
+
+
 def test_every_version_of_the_reader_names_what_it_reads_otherwise():
     """One that is not named would be told of no book."""
     assert max(READ_OTHERWISE) == READER_VERSION

@@ -180,6 +180,39 @@ def test_a_list_that_may_be_no_notes_stays_where_it_is(text: str, tmp_path: Path
     assert told.index("In 1863.") > told.index("Nobody played.")
 
 
+MARKED = (
+    f"# One\n\nHe came back.[^note-a] Then it rained.\n\n{PROSE}\n\n",
+    f"# Two\n\n{PROSE}\n\nThey had a piano.[^1]\n\nNobody played.\n\n",
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(MARKED) + "[^note-a]: In *1863*.\n[^1]: It is in\nthe school.\n",
+        "".join(MARKED) + "## Notes\n\n[^1]:\n    It is\n    in the school.\n\n[^note-a]: In 1863.\n",
+        f"{MARKED[0]}[^note-a]: In 1863.\n\n{MARKED[1]}[^1]: It is in the school.\n---\n",
+        f"{MARKED[0]}[^note-a]: In 1863.\n\n{MARKED[1]}[^1]: It is in the school.".replace("note-a", "1"),
+    ],
+    ids=["at the end", "below a heading", "by chapter", "counted anew"],
+)
+def test_footnotes_of_markdown_stand_behind_their_paragraph(text: str, tmp_path: Path):
+    """Their marks stood raw in the text, and the notes in its last chapter."""
+    document = read(tmp_path, "book.md", text)
+    assert "He came back.[1] Then it rained.\n\n[1] In 1863.\n\nThe boats" in document.text
+    assert document.text.endswith("They had a piano.[2]\n\n[2] It is in the school.\n\nNobody played.")
+    assert titles(document) == ["One", "Two"]
+
+
+def test_of_a_markdown_footnote_nothing_is_lost(tmp_path: Path):
+    """Several paragraphs, a note in a note, one that nothing refers to; what is code is no note."""
+    notes = "[^a]: In 1863.[^b]\n\n    It rained.\n\n[^b]: Or later.\n\nThe end.\n\n[^c]: By the lake.\n"
+    text = f"# One\n\nHe came.[^a] `[^a]` is [^none].\n\n{notes}\n```\n[^d]: code\n```\n"
+    told = read(tmp_path, "book.md", text).text
+    assert "He came.[1] `[^a]` is [^none].\n\n[1] In 1863.[2]\n\nIt rained.\n\n[2] Or later." in told
+    assert told.endswith("The end.\n\n[3] By the lake.\n\n```\n[^d]: code\n```")
+
+
 TABLE = (
     "<table><tr><th>Year</th><th>Oil</th><th>Gallons burned</th></tr>"
     "<tr><td><p>1848</p></td><td>colza</td><td>1,290<sup>3</sup></td></tr><tr><td></td><td></td><td></td></tr>"

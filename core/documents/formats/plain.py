@@ -9,6 +9,7 @@ from statistics import median
 
 from core.documents.files.clean import paragraph, repair_mojibake, tidy, without_emphasis
 from core.documents.files.decode import decode
+from core.documents.formats.markdown_notes import notes_apart, with_notes
 from core.documents.formats.plain_pages import without_pages
 from core.documents.structure.blocks import Block, Manuscript
 from core.documents.structure.headings import Heading, read_heading
@@ -61,7 +62,7 @@ def manuscript_of_blocks(
 
 def read_markdown(data: bytes) -> Manuscript:
     """A Markdown file: `#` headings and underlined ones, links shown by their text, code kept; quotations
-    and emphasis without their marks.
+    and emphasis without their marks; footnotes behind their paragraph.
     """
     text, warnings = _decoded(data)
     fields: dict[str, str] = {}
@@ -72,6 +73,19 @@ def read_markdown(data: bytes) -> Manuscript:
             for key, value in re.findall(r"^(\w+):\s*(.+)$", front.group(1), re.M)
         }
         text = text[front.end() :]
+    text, notes = notes_apart(text)
+    parts = _paragraphs(_without_marks(text))
+    blocks = [_markdown_block(part) for part in parts if not re.fullmatch(r"[-*_ ]{3,}", part)]
+    if notes:
+        blocks = with_notes(blocks, [_note_blocks(_without_marks(note)) for note in notes])
+    else:
+        blocks = numbered_notes_in_place(blocks, [])[0]
+    title = fields.get("title") or _headed(blocks)
+    return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings)
+
+
+def _without_marks(text: str) -> str:
+    """The text with its headings in lines of their own, as "# ...", and no other mark but those of code."""
     text = _UNDERLINED.sub(lambda found: f"{'#' if found[2][0] == '=' else '##'} {found[1]}\n", text)
     text = _QUOTED.sub("", text)
     text = re.sub(r"^(#{1,6} [^\n]*)$", r"\n\1\n", text, flags=re.M)
@@ -79,10 +93,12 @@ def read_markdown(data: bytes) -> Manuscript:
     text = re.sub(r"\[([^\]\n]+)\]\([^)\n]*\)", r"\1", text)
     for _depth in range(2):  # emphasis in emphasis
         text = _MARKDOWN_EMPHASIS.sub(lambda found: found[2] or found[0], text)
-    blocks = [_markdown_block(part) for part in _paragraphs(text) if not re.fullmatch(r"[-*_ ]{3,}", part)]
-    blocks = numbered_notes_in_place(blocks, [])[0]
-    title = fields.get("title") or _headed(blocks)
-    return Manuscript("markdown", blocks, title=title, author=fields.get("author", ""), warnings=warnings)
+    return text
+
+
+def _note_blocks(text: str) -> list[Block]:
+    parts = (without_emphasis(_unwrapped(paragraph(one))) for one in _BLANKS.split(text))
+    return [Block(part) for part in parts if part]
 
 
 def _markdown_block(text: str) -> Block:
@@ -185,8 +201,12 @@ def _joined(part: str, wrap: int) -> str:
     """Wrapped prose becomes one line; verse, lists and tables keep their lines."""
     lines = [line.rstrip() for line in part.split("\n") if line.strip()]
     if len(lines) > 1 and min(map(len, lines[:-1])) >= 0.6 * min(wrap, 120):
-        return paragraph(_CJK_LINE_END.sub("", _LINE_HYPHEN.sub("-", "\n".join(lines))).replace("\n", " "))
+        return _unwrapped("\n".join(lines))
     return paragraph("\n".join(lines))
+
+
+def _unwrapped(text: str) -> str:
+    return paragraph(_CJK_LINE_END.sub("", _LINE_HYPHEN.sub("-", text)).replace("\n", " "))
 
 
 def _title_page(blocks: list[Block]) -> tuple[str, str]:
