@@ -152,6 +152,8 @@ class Session:
         if kind and (plan.mode != "full" or self._style.passages and ask.reading_mode != "full"):
             yield from self._overview.answer(run, kind, whole)
             return
+        if ask.question and no_english(self._style, whole):  # the model cannot say that it does not say
+            plan = self._reading_plan(run, "retrieval")
         plan = replace(plan, notes=(*plan.notes, *english_only(self._style, ask.question, whole)))
         if plan.mode == "retrieval":
             yield from self._from_passages.answer(run, plan, self._from_passages.found(ask, plan))

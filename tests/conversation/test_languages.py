@@ -73,24 +73,17 @@ def test_what_such_a_question_does_not_find_is_put_down_to_its_language_at_once(
     assert NOTE not in done.text and [NOTE in note for note in done.notes] == [True]
 
 
-def test_a_book_in_another_language_is_not_said_to_lack_what_it_says():
+@pytest.mark.parametrize("mode", ["retrieval", "full", "auto"])
+def test_a_book_in_another_language_is_not_said_to_lack_what_it_says(mode: str):
     """Above the very sentence that answers stood that the book does not seem to say; and "No.", to what the
-    dog is called.
+    dog is called. To ask in English would not help there.
     """
     for question in ("Wer zündete die Lampe an?", "Who lit the Lampe?"):
         session, engine = make(reader({"": "No."}), style=ENGLISH)
-        done = finished(ask(session, LONG, question, reading_mode="retrieval"))
+        done = finished(ask(session, WHOLE if mode == "full" else LONG, question, reading_mode=mode))
         assert worded_by(no_english, values(done.pieces[0].text)["part1"]) and done.text.startswith(UNFOUND)
         assert "Lampe" in done.text and "No." not in done.text.replace(UNFOUND, "")
         assert engine.prompts == [] and done.notes == ()
-
-
-def test_whole_book_in_another_language_is_answered_with_a_word_about_that():
-    """To ask in English would not help there."""
-    session, _ = make(style=ENGLISH)
-    done = finished(ask(session, WHOLE, "Wer zündete die Lampe an?", reading_mode="full"))
-    (note,) = done.notes
-    assert worded_by(no_english, note) and "reads" in note
 
 
 @pytest.mark.parametrize("question", ["Worum geht es?", "Wie endet es?", "Wer sind die Hauptfiguren?"])

@@ -100,9 +100,12 @@ def test_rows_of_a_table_are_no_chapters(tmp_path: Path):
         ("Kapitel tre", "kapitel", 3),
         ("Siebtes Kapitel", "kapitel", 7),
         ("Chapitre premier", "chapitre", 1),
+        ("CHAPTER 1000", "chapter", 1000),
+        ("Chapter 1235: The Last", "chapter", 1235),
     ],
 )
 def test_chapters_are_called_so_in_other_languages(line: str, word: str, number: int):
+    """Of a serial's 1,235 chapters 236 were within the one numbered 999."""
     heading = read_heading(line)
     assert heading and (heading.word, heading.number) == (word, number)
 

@@ -61,14 +61,14 @@ _NUMBER_WORDS = _alternatives(
 )
 _ROMAN = r"(?=[ivxlcdm])m{0,3}(?:c[md]|d?c{0,4})(?:x[cl]|l?x{0,4})(?:i[xv]|v?i{0,4})"
 _HEBREW = "[א-ת]{1,2}['\u05f3\u05f4]?"
-_NUMBER = rf"(?:\d{{1,3}}|{_ROMAN}|{_HEBREW}(?=$|[\s.:,;—–-])|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
+_NUMBER = rf"(?:\d{{1,4}}|{_ROMAN}|{_HEBREW}(?=$|[\s.:,;—–-])|(?:(?:{_NUMBER_WORDS})\b[\s-]*)+)"
 _REST = r"(?P<rest>.*)\Z"
 _LABEL = re.compile(
     rf"(?P<word>{_WORDS})\b\.?\s+(?P<number>{_NUMBER})(?=$|[\s.:,;—–\-\])])[.:\])]*\s*[—–\-]*\s*{_REST}",
     re.I | re.S,
 )
 _REVERSED = re.compile(
-    rf"(?P<number>(?:the\s+)?(?:{_NUMBER_WORDS})|\d{{1,3}}\.)\s+(?P<word>{_WORDS})\b[.:]?\s*{_REST}",
+    rf"(?P<number>(?:the\s+)?(?:{_NUMBER_WORDS})|\d{{1,4}}\.)\s+(?P<word>{_WORDS})\b[.:]?\s*{_REST}",
     re.I | re.S,
 )
 _CHINESE = "[0-9０-９一二三四五六七八九十百千零〇两兩]+"
