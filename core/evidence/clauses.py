@@ -55,8 +55,11 @@ _WHICH = re.compile(
     re.IGNORECASE,
 )
 
-_NO_SENTENCE = re.compile(  # "The line in her hand, which nobody had ever read."
-    rf"{_DETERMINER}\s[\w’'-]+(?:\s(?!was\b|is\b|had\b|were\b)[\w’'-]+)?"
+# "The line in her hand, which nobody had ever read."; "Paying her first forty crowns."
+_NO_SENTENCE = re.compile(
+    r"(?!(?:k|th|r|str|spr|w|morn|even)ing\b|\w*thing\b)[a-z]+ing\b"
+    r"(?:\s(?!(?:is|was|were|are|had|has|did|could|would|made|gave|took)\b|\w+ed\b)[\w’'-]+)+[.!?]"
+    rf"|{_DETERMINER}\s[\w’'-]+(?:\s(?!was\b|is\b|had\b|were\b)[\w’'-]+)?"
     rf"(?:\s{_PREPOSITION}(?:\s(?!was\b|is\b|had\b|were\b)[\w’'-]+){{1,3}}?)*"
     r",?\s(?:who|whom|whose|which|where|that)\b[^,;:]*[.!?]",
     re.IGNORECASE,
@@ -96,7 +99,7 @@ def same_clauses(said: str, there: str, *, subject_before: bool) -> bool:
 
 
 def is_sentence(said: str) -> bool:
-    """Whether it says something of what it names, and is not a noun with what a clause behind it says."""
+    """Whether it says something of what it names: no noun with a clause behind it, and no participle."""
     return _NO_SENTENCE.fullmatch(said) is None
 
 

@@ -70,7 +70,8 @@ def counts_other(answer: str, question: str, text: str) -> bool:
 def _lasts(answer: str, text: str) -> bool:
     """Whether the number of an answer, wherever it stands in `text`, says how long something took."""
     for number in _numbers(answer)[-1:]:
-        places = re.findall(rf"(\bage[ds]?(?:\s+of)?\s+)?[\w-]*\b{re.escape(number)}\b({_LASTS})?", text, re.I)
+        stands = rf"(\bage[ds]?(?:\s+of)?\s+)?[\w-]*\b{re.escape(number)}\b({_LASTS})?"
+        places = re.findall(stands, text, re.IGNORECASE)
         return bool(places) and all(lasts and not aged for aged, lasts in places)
     return False
 

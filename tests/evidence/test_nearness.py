@@ -165,6 +165,7 @@ LEFT_OFF = (
         ("The women rowed off and the pilot slept in the cabin.", False),
         ("The men rowed off and the pilot slept in the cabin.", True),
         ("The line in her hand, which nobody had ever read.", False),  # what of it?
+        ("Freezing in the first week of December.", False),  # who is?
         ("The clerk found a line in her hand, which nobody had ever read.", True),
         ("The living made poor witnesses.", False),  # a motto
         ("The water freezes in the first week of December.", False),  # of one lake of ten

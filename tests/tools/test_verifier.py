@@ -54,7 +54,7 @@ def test_questions_that_were_left_out_are_judged_as_the_log_says():
 
 
 def test_what_all_answers_together_promise_marks_half_as_many_again():
-    """By its own odds alone a third of the right answers bore a mark; the wrong ones that do stay a twentieth."""
+    """By its own odds alone a third of the right answers bore a mark; of the wrong ones a twentieth does."""
     asked = load_table(TABLE)
     found = judged_by_folds(asked, asked)
     marks = []
