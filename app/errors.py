@@ -23,7 +23,7 @@ def in_words(error: Exception) -> str:
         return str(error)
     if is_full(error):  # foreseen, and perhaps so for every second of an answer
         log.warning("%s", error)
-        return _("The disk is full: that could not be stored. Make room on it, then try again.")
+        return full_disk()
     if isinstance(error, OSError | sqlite3.Error) and is_away():
         log.warning("%s", error)
         words = _(
@@ -44,6 +44,11 @@ def in_words(error: Exception) -> str:
         words = _("That could not be stored or read: {error}. See that the data folder is there, then retry.")
         return words.format(error=_reason(error))
     return _("Something went wrong inside the app; the log has the details. Please try again.")
+
+
+def full_disk() -> str:
+    """Why something could not be stored, where the disk had no room; true also once there is some."""
+    return _("The disk was full: that could not be stored. Make room on it, then try again.")
 
 
 def is_full(error: Exception) -> bool:

@@ -80,9 +80,9 @@ class ImportQueue:
         """Says why the page did not take a file: larger than so many MB, or lost on the way."""
         reason = _("It could not be copied into the app.")
         if not limit_mb and is_short(self._uploads):
-            reason = in_words(OSError(errno.ENOSPC, name))
+            reason = _not_added(name, OSError(errno.ENOSPC, name))
         if not limit_mb and is_away():
-            reason = in_words(OSError(errno.ENOENT, name))
+            reason = _not_added(name, OSError(errno.ENOENT, name))
         if limit_mb:
             reason = _("It is larger than the limit of {limit} MB.").format(limit=limit_mb)
         self._store.fail(name, reason)
@@ -244,15 +244,13 @@ class ImportQueue:
         # the boundary to the person: a reader's bug must not take the page down
         except Exception as error:
             log.exception("reading %s failed", opening.name)
-            words = (
-                in_words(error)
-                if is_full(error) or is_away()
-                else _(
-                    "“{name}” could not be read. The log has the details; another format of the same book "
-                    "may work."
-                )
-            )
-            self._store.fail(opening.name, words.format(name=opening.name))
+            words = _(
+                "“{name}” could not be read. The log has the details; another format of the same book "
+                "may work."
+            ).format(name=opening.name)
+            if is_full(error) or is_away():
+                words = _not_added(opening.name, error)
+            self._store.fail(opening.name, words)
         finally:
             if done is None:
                 _drop(opening)
@@ -326,6 +324,11 @@ class ImportQueue:
             replace(one, title=title) if one.title == document.title else one for one in document.sections
         )
         return replace(document, title=title, sections=tuple(sections))
+
+
+def _not_added(name: str, error: Exception) -> str:
+    """Why a file that could be read is not on the shelf."""
+    return _("“{name}” was not added. {reason}").format(name=name, reason=in_words(error))
 
 
 def uploaded(folder: Path, path: str) -> Path:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from app.desk import ocr_install
 from app.desk.values import Arrival, Deletion, DiskShortage, FolderMove, ImportedFile, Notice
+from app.errors import full_disk
 from app.render.templating import render
+from core.text.words import localized
+from core.text.words import translated as _
 
 
 def messages_html(
@@ -14,8 +17,14 @@ def messages_html(
     deleted: tuple[Deletion, ...],
     opening: ImportedFile | None,
     book_id: str,
+    shortage: DiskShortage | None,
 ) -> str:
-    """What is said above the conversation: none of it takes the place of another."""
+    """What is said above the conversation: none of it takes the place of another. What a full disk refused
+    stands in the message of that disk, as long as there is one.
+    """
+    if shortage is not None:
+        message = None if _without_room(message) else message
+        failures = tuple(one for one in failures if not _but_room(one))
     of_files = failures_html(failures) + arrivals_html(arrivals, book_id)
     return of_files + deleted_html(deleted) + notice_html(message) + offer_html(opening)
 
@@ -56,12 +65,30 @@ def moving_html(moving: FolderMove | None) -> str:
     return render("moving.html", moving=moving) if moving else ""
 
 
-def shortage_html(shortage: DiskShortage | None, model_name: str) -> str:
-    """A disk without room, and what could be deleted, except the model in use; empty where there is room."""
+def shortage_html(
+    shortage: DiskShortage | None, model_name: str, message: Notice | None, failures: tuple[str, ...]
+) -> str:
+    """A disk without room, what it refused, and what could be deleted, except the model in use; empty where
+    there is room.
+    """
     if shortage is None:
         return ""
+    refused = dict.fromkeys(filter(None, (*map(_but_room, failures), _without_room(message))))
     models = [one for one in shortage.models if one[0] != model_name]
-    return render("shortage.html", shortage=shortage, models=models)
+    return render("shortage.html", shortage=shortage, models=models, refused=list(refused))
+
+
+def _without_room(message: Notice | None) -> str:
+    """What a full disk refused, of a message that says no more; else empty."""
+    return _but_room(message.text) if message and not message.remedies else ""
+
+
+def _but_room(said: str) -> str:
+    """What a full disk refused, without that it was full; empty of what failed for another reason."""
+    told, full = localized(said), full_disk()
+    if full not in told:
+        return ""
+    return told.replace(full, "").strip(" :") or _("Not everything could be stored.")
 
 
 def leaving_html(*, ask: bool, now: bool) -> str:

@@ -79,7 +79,7 @@ class Page:
             self._told, self._words = type(error), in_words(error)
         now = self._parts.state
         said = messages.messages_html(
-            Notice(self._words), now.failures, now.arrivals, now.deleted, now.opening, now.book_id
+            Notice(self._words), now.failures, now.arrivals, now.deleted, now.opening, now.book_id, None
         )
         return {**self._shown, "notice": (said,)}
 

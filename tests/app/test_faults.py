@@ -35,8 +35,8 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (FULL, "disk is full"),
-        (sqlite3.OperationalError("database or disk is full"), "disk is full"),
+        (FULL, "disk was full"),
+        (sqlite3.OperationalError("database or disk is full"), "disk was full"),
         (OSError(errno.EROFS, "Read-only file system"), "cannot be written"),
         (sqlite3.OperationalError("attempt to write a readonly database"), "cannot be written"),
         (sqlite3.DatabaseError("database disk image is malformed"), "damaged"),

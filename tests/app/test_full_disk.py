@@ -12,11 +12,12 @@ import sqlite3
 import pytest
 
 from app.desk.disk_usage import SHORT_BYTES
-from app.errors import in_words
+from app.errors import full_disk, in_words
 from app.store import library as library_module
 from app.store.history import History
 from app.web.page import Page
 from core import paths
+from core.text.words import in_language
 from tests.support.desks import done, put
 from tests.support.fake_runtime import ANSWER, wait_until
 from tests.support.full_disks import FullAtCommit, full, roomy
@@ -24,8 +25,8 @@ from tests.support.full_disks import FullAtCommit, full, roomy
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def region(desk, name: str) -> str:
-    return "".join(Page(desk).render()[name])
+def region(desk, name: str, language: str = "en") -> str:
+    return "".join(Page(desk, language).render()[name])
 
 
 @pytest.fixture
@@ -271,3 +272,22 @@ def test_a_refusal_for_want_of_room_shows_the_ways_to_make_some(desk, disk, snap
     desk.store.say(in_words(FULL))
     wait_until(lambda: desk.state.shortage is not None)
     assert "empty-kept" in region(desk, "shortage")
+
+
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
+def test_a_full_disk_is_said_once_with_what_it_refused(desk, disk, language):
+    """Three messages said that the disk is full: of a file, of an answer, and what could be deleted."""
+    disk[0] = 1000
+    desk.actions.dispatch({"act": "refused", "name": "emma.epub"})
+    desk.store.say(in_words(FULL))
+    wait_until(lambda: desk.state.shortage is not None)
+    said = region(desk, "shortage", language)
+    assert region(desk, "notice", language) == "" and "emma.epub" in said and 'class="refused"' in said
+    with in_language(language):
+        assert full_disk() not in said
+    desk.store.say("Another thing.")
+    assert "Another thing." in region(desk, "notice", language)
+    assert "Another thing." not in region(desk, "shortage", language)
+    disk[0] = 100 * SHORT_BYTES
+    desk.actions.dispatch({"act": "check-disk"})
+    assert "emma.epub" in region(desk, "notice", language) and region(desk, "shortage", language) == ""

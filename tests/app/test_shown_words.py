@@ -165,7 +165,7 @@ def test_a_full_disk_offers_to_delete_here_only_what_stands_here():
     """ "Delete something here" stood above a single button, *Look again*."""
     for readings_bytes, models in ((0, ()), (10, ()), (0, (("a", 3),)), (0, (("used", 3),))):
         shortage = DiskShortage(Path("drive"), 0, readings_bytes, models)
-        page = messages.shortage_html(shortage, "used")
+        page = messages.shortage_html(shortage, "used", None, ())
         assert ("something here" in text_of(page)) == ("data-confirm" in page), (readings_bytes, models)
 
 

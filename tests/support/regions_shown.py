@@ -176,7 +176,7 @@ def every_region() -> list[str]:
         regions.header_html(BAD, model=BAD, device=BAD, loading=None),
         regions.header_html("loading", model=BAD, device=BAD, loading=Loading(BAD, 0.5, 3.0)),
         render("log.html", folder=BAD, logs=[(BAD, BAD)]),
-        messages.shortage_html(DiskShortage(Path(BAD), 1, 2, ((BAD, 3),)), "another"),
+        messages.shortage_html(DiskShortage(Path(BAD), 1, 2, ((BAD, 3),)), "another", None, ()),
         library_html(
             [ENTRY],
             covered=frozenset(),
