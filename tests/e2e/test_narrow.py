@@ -302,6 +302,15 @@ def test_what_is_unfolded_scrolls_as_one(serve, open_page):
     page.wait_for_function("document.getElementById('folds').scrollTop === 0")  # what was found is in sight
 
 
+def test_the_panel_of_a_phone_shows_the_book_and_not_its_head(serve, open_page):
+    """The tools and folds above the text took half of the screen, a quarter of that with nothing in it."""
+    page = opened(serve, open_page, size=(390, 844))
+    page.click(".tool-panel")
+    page.click("#tab-reader")
+    page.wait_for_selector(".reader-text p[data-offset]")
+    assert page.locator(".reader-text").bounding_box()["y"] < 844 / 3
+
+
 @pytest.mark.parametrize("touch", [False, True])
 def test_a_conversation_shows_its_whole_name_and_lets_it_be_deleted(serve, open_page, touch):
     """Three buttons left room for the first letters of it."""
