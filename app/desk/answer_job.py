@@ -41,6 +41,7 @@ from core.text.words import translated as _
 
 log = logging.getLogger(__name__)
 SAVE_EVERY_S = 1.0
+LATE = 1.5  # times as long as was promised: what is read differs by half
 COUNT_EVERY_S = 0.25  # the panel is drawn as often
 
 
@@ -75,7 +76,7 @@ class AnswerJob:
     ) -> None:
         self._events, self._history, self._asked = events, history, asked
         self._store, self._tell, self._clock = store, tell, clock
-        self._snapshot = Snapshot()
+        self._snapshot, self._step_at = Snapshot(), clock()
         self._pacer = Pacer(clock)
         # of the answer, before what is being written now
         self._standing: tuple[Piece, ...] = ()
@@ -103,6 +104,15 @@ class AnswerJob:
     def visible(self) -> int:
         """Characters of the text that is being written which are to be seen by now."""
         return self._pacer.visible()
+
+    @property
+    def late(self) -> bool:
+        """Whether what is read now takes longer than was promised: the time that is left stands still."""
+        now, step = self._snapshot, self._snapshot.reading
+        if not now.running or step is None or not step.left_s:
+            return False
+        pieces = step.total - step.index + 1 if step.purpose == "passage" else 1
+        return self._clock() - self._step_at > LATE * step.left_s / pieces
 
     def start(self) -> None:
         """Begins to read the events."""
@@ -189,6 +199,7 @@ class AnswerJob:
 
         The stretches of a summary of the whole follow each other in the answer.
         """
+        self._step_at = self._clock()
         now = self._snapshot = replace(self._snapshot, whole_s=self._snapshot.whole_s or event.left_s or 0.0)
         if event.purpose == "telling":  # in the place of what stands there
             self._set(phase="prefill", reading=event, prefill=None, looked=())

@@ -54,9 +54,9 @@ class BookEstimates:
         with self._lock:
             if state not in ("ready", "busy"):
                 self._failed = dict.fromkeys(self._failed, self._clock() - AGAIN_S)
-            # it may be reading this book: what stands, stands until it can say what is left
-            if state == "busy" and key in self._kept:
-                self._outdated.add(key)
+            # it may be reading this book, and measures how long that takes: what stands, stands until then
+            if state == "busy":
+                self._outdated.update(self._kept)
             wanted = key not in self._kept or self._clock() - self._failed.get(key, self._clock()) >= AGAIN_S
             wanted = wanted or key in self._outdated
             can = state == "ready" or state == "busy" and key not in self._outdated

@@ -20,6 +20,7 @@ from app.web.values import derived, sources
 from core.text.words import in_language
 
 AGAIN_S = 2.0  # until what could not be read is tried again
+LOOK_S = 2.0  # while an answer is made of which nothing is heard: it may be late
 PANEL_S = 0.25  # between two updates of the numbers while an answer is written: nobody reads faster
 PACED = ("panel",)
 
@@ -89,6 +90,8 @@ class Page:
         found = {name: self._region(name, make) for name, make in self._regions.items()}
         if self._view["running"] and self._answers.hidden:
             self._due_s = 0.0
+        elif self._view["running"] and self._due_s is None:
+            self._due_s = LOOK_S
         return found
 
     def _region(self, name: str, make: Callable[..., Any]) -> tuple[str, ...]:

@@ -219,7 +219,7 @@ REGIONS: Mapping[str, Region] = {
     "moving": messages.moving_html,
     "leaving": lambda asks_when_closed, was_left: messages.leaving_html(ask=asks_when_closed, now=was_left),
     "locked": messages.locked_html,
-    "progress": lambda progress: regions.progress_html(progress),
+    "progress": lambda progress, late: regions.progress_html(progress, late),
     "plan": lambda plan, model_name: plan_html(plan, model=model_name),
     "reader": lambda known, passage: reader_html(known, passage),
     "way-back": lambda known, way_back: way_back_html(known, way_back),

@@ -96,11 +96,14 @@ def _ways(card: dict, reading_mode: str) -> list[dict[str, object]]:
     if parts > 1:  # as it adds up to the time that is said of all
         read, time = _("Read it in parts"), _("about {time} a part, can be paused")
         takes_s = roughly(read_s) / parts
+    promise = _("up to {time}")
+    if not card.get("is_measured"):
+        promise = _("about {time}, longer beside other programs")
     passages, whole = (
         {
             "mode": "retrieval",
             "words": _("Answer from passages") if slower else _("Answer from passages now"),
-            "time": nonbreaking(_("up to {time}").format(time=duration(passages_s))),
+            "time": nonbreaking(promise.format(time=duration(passages_s))),
             "chosen": chosen == "retrieval",
         },
         {
@@ -301,11 +304,13 @@ def parts_html(parts: Sequence[tuple[str, Markup]]) -> str:
     return render("parts.html", parts=parts)
 
 
-def progress_html(now: Snapshot | None) -> str:
-    """The bar while the engine loads or reads; empty otherwise."""
+def progress_html(now: Snapshot | None, late: bool = False) -> str:
+    """The bar while the engine loads or reads; empty otherwise. `late`: see AnswerJob."""
     if now is None or not now.running or now.phase == "streaming" and not (now.standing or _in_levels(now)):
         return ""
-    return render("progress.html", title=_doing(now), detail=nonbreaking(_how_far(now)), share=_share(now))
+    return render(
+        "progress.html", title=_doing(now), detail=nonbreaking(_how_far(now, late)), share=_share(now)
+    )
 
 
 def _share(now: Snapshot) -> float | None:
@@ -352,12 +357,14 @@ def _doing(now: Snapshot) -> str:
     )
 
 
-def _how_far(now: Snapshot) -> str:
+def _how_far(now: Snapshot, late: bool) -> str:
     if now.stopping:
         return _("Stopping after this step…")
     if now.phase == "preparing":
         return _memory_ready(now.preparing)
     prefill, loading = now.prefill, now.loading
+    if late:
+        return _("takes longer than expected")
     if _in_levels(now) or now.standing:
         words, left_s = _("about {time} until all is told"), now.reading.left_s
         return words.format(time=duration(roughly(left_s))) if left_s else ""

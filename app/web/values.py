@@ -56,6 +56,7 @@ def sources(parts: AppServices) -> Mapping[str, Callable[[], Any]]:
         "book": lambda: parts.books.current,
         "card": lambda: _card(parts),
         "room": lambda: parts.context_usage.room((parts.history.version, preferences.settings)),
+        "late": lambda: bool(parts.answers.job and parts.answers.job.late),
         "visible": lambda: parts.answers.job.visible if parts.answers.job else 0,
         "samples": lambda: parts.imports.samples,
         "today": date.today,

@@ -209,7 +209,8 @@ class Session:
 
         `prefill_s_estimate` is until the text is read; `read_s_estimate` is until a question can be answered
         from the whole book, and counts what is written of its parts first and not known yet.
-        `passages_s_estimate` is until it is answered from passages, and `from_passages` says that this is
+        `passages_s_estimate` is until it is answered from passages, `is_measured` where this process has read
+        anything: else the plan, or an earlier process, says how fast; and `from_passages` says that this is
         what `auto` does.
         """
         book = book.up_to(spoiler_limit)
@@ -235,6 +236,7 @@ class Session:
             "prefill_s_estimate": prefill_s,
             "read_s_estimate": self._summary_s(book, plan) if self._told_in_parts(plan) else prefill_s,
             "passages_s_estimate": self._expectation.passages_s(self._style, passages_asked(plan.tokens)),
+            "is_measured": self._expectation.is_measured,
             "from_passages": self._style.passages or self._wait_s(book, plan) > self._read_whole_s,
             "notes": [*plan.notes, *no_english(self._style, book), *book.warnings],
         }

@@ -35,6 +35,7 @@ class TimeEstimate:
         learned: Callable[[Mapping[str, float]], None] = lambda measured: None,
     ) -> None:
         self._plan, self._learned, known = plan, learned, known or {}
+        self.is_measured = False  # by this process, beside what runs now
         self._read = _Mean(_READ_HALF_TOKENS, known.get("read_s"))  # per token
         self._written = _Mean(_WRITTEN_HALF_ROUNDS, known.get("written_s"))
         # to read one and to ask it, over what the plan expects
@@ -50,19 +51,23 @@ class TimeEstimate:
         """Learns from a prompt that was read."""
         if isinstance(event, Prefill) and event.done_tokens == event.total_tokens >= _LEAST_TOKENS:
             self._read.add(event.elapsed_s / event.total_tokens, event.total_tokens)
-            self._learned(self.measured)
+            self._tell()
 
     def answered(self, stats: Stats) -> None:
         """Learns from an answer that was written."""
         if stats.rounds >= _LEAST_ROUNDS and stats.tbt_mean_ms > 0:
             self._written.add(stats.tbt_mean_ms / 1e3, stats.rounds)
-            self._learned(self.measured)
+            self._tell()
 
     def passage_took(self, seconds: float, style: ReadingStyle, read_tokens: int) -> None:
         """Learns from a passage that was asked, of which so many tokens were read, the question's among them:
         what had been read before is known.
         """
         self._passage.add(seconds / self._planned_s(style, read_tokens), 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.is_measured = True
         self._learned(self.measured)
 
     def reading_s(self, tokens: int) -> float:

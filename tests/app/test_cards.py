@@ -91,6 +91,19 @@ def test_a_card_says_after_an_answer_how_much_is_left(desk):
     assert said == [1], "once"
 
 
+def test_what_an_answer_measured_is_said_of_other_books_too(failing, book):
+    """Cards from before it promised 9.8 s for good, and answers took 24 to 48."""
+    failing.broken = None
+    cards, other = BookEstimates(failing, lambda: None), replace(book, text=book.text + " And so on.")
+    for one in (book, other):
+        wait_until(lambda one=one: cards.of(one))
+    failing.state = "busy"
+    cards.of(book)
+    failing.state = "ready"
+    for one, tries in ((other, 3), (book, 4)):
+        wait_until(lambda one=one, tries=tries: cards.of(one) and failing.tries == tries)
+
+
 def test_the_card_is_of_the_chapters_that_are_chosen_and_of_how_they_are_read(desk):
     """With one chapter of 400 tokens chosen it said what all 5,200 take, and both "fits" and "in 6 parts"."""
     page, engine = Page(desk), desk.engine

@@ -289,3 +289,24 @@ def test_what_is_told_moves_the_places_behind_it():
     )
     assert told.telling == (5, 12)
     assert [(one.start, one.end) for one in told.stands] == [(0, 4), (13, 17)]
+
+
+def test_a_passage_that_takes_longer_than_promised_is_said_to(history):
+    """ "about 10 s left" stood still through the first of six passages, which took nine by itself."""
+    now, late = [0.0], []
+
+    def events():
+        yield ReadingStep(1, 6, "One", "passage", left_s=12.0)
+        for seconds in (2.0, 4.0):
+            now[0] = seconds
+            late.append((job.late, progress_html(job.snapshot, job.late)))
+        yield ReadingStep(2, 6, "Two", "passage", left_s=20.0)
+        late.append((job.late, progress_html(job.snapshot, job.late)))
+        yield Finished("end", "", STATS)
+
+    store, asked = Store(), put(history)
+    job = AnswerJob(events(), history, asked, store, Callbacks(), clock=lambda: now[0])
+    job.start()
+    assert job.join(10) and not job.late
+    assert [one for one, _html in late] == [False, True, False]
+    assert ["10\u00a0s" in html for _late, html in late] == [True, False, False]

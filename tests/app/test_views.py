@@ -85,6 +85,13 @@ def test_no_card_is_without_a_time_that_is_known(known: str, parts: int, read_s:
     assert all(timed.search(way) for way in ways)
 
 
+def test_what_was_not_measured_is_no_promise():
+    """The card said "up to 9.8 s" of a computer at rest, beside five other programs."""
+    given = {"passages_s_estimate": 9.8, "prefill_s_estimate": 90.0, "from_passages": True}
+    before, after = card(**given), card(**given, is_measured=True)
+    assert before != after and all("9.8\u00a0s" in one for one in (before, after))
+
+
 @pytest.mark.parametrize(("parts", "part_s"), [(75, 5.1), (75, 6.9), (12, 40.0), (4, 17.0), (30, 1900.0)])
 def test_the_times_of_all_parts_and_of_one_add_up(parts: int, part_s: float):
     """Seventy-five parts of 6.9 s each stood beside 8 minutes for all, which would be 6.4 s each."""

@@ -370,6 +370,14 @@ def test_what_would_take_too_long_is_answered_from_passages_and_says_so():
     assert slow.card(book)["passages_s_estimate"] > 0
 
 
+def test_a_card_says_whether_its_times_were_measured_here():
+    """What the plan expects of a computer at rest was promised like what answers took."""
+    session, _engine = make(reader(HIDDEN), context_tokens=12_000)
+    before = session.card(told())["is_measured"]
+    session._expectation.passage_took(3.0, session._style, 300)
+    assert (before, session.card(told())["is_measured"]) == (False, True)
+
+
 def test_a_text_of_one_passage_is_promised_the_time_of_one():
     """129 words, which are read in 1.3 s, were promised an answer in 30 s: the time of eight passages."""
     session, _engine = make(reader(HIDDEN), context_tokens=12_000)

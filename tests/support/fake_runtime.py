@@ -202,6 +202,7 @@ class FakeRuntime:
             ],
             "chapters_read": [at == 0 for at in range(len(book.chapters))],
             "passages_s_estimate": 6.0,
+            "is_measured": False,
             "from_passages": False,
             "notes": [f"Left out: {', '.join(left_out)}"] if left_out else [],
         }
