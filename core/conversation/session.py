@@ -60,10 +60,6 @@ _READ_SHARE = 0.98
 _ANSWER_TOKENS = 512  # of an answer, where nothing says how long it may be
 
 
-def _never() -> bool:
-    return False
-
-
 def _allowed_book(ask: Request) -> Document:
     """What may be read of the book for this question."""
     return ask.book.up_to(ask.spoiler_limit).before(ask.end)
@@ -257,9 +253,8 @@ class Session:
         """How the context would be filled by an answer, see Turns.room; without a question: by the next one.
         "reading" is how the book is read. Passages are each read alone, without the turns. Reads nothing.
         """
-        run = AnswerRun(
-            ask, self._conversations.params(replace(ask, params={**ask.params, "seed": 0})), _never
-        )
+        params = self._conversations.params(replace(ask, params={**ask.params, "seed": 0}))
+        run = AnswerRun(ask, params, lambda: False)
         question = with_instructions(asked_of_text(self._style, ask.question or ""), ask.instructions)
         if ask.book is None:
             return {**self._turns.room(run, (), question), "reading": "full"}

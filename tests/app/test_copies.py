@@ -242,7 +242,8 @@ def test_what_prevents_a_move_is_said(desk, downloaded, tmp_path):
     desk.actions.dispatch({"act": "place-for", "name": SMALL.name})
     desk.actions.dispatch({"act": "move-here", "file": str(tmp_path / "nowhere")})
     wait_until(lambda: desk.state.notice and "no folder" in desk.state.notice.text)
-    assert (downloaded / SMALL.file).exists() and desk.models.fetching is None
+    wait_until(lambda: desk.models.fetching is None)  # a moment behind the notice
+    assert (downloaded / SMALL.file).exists()
 
 
 def test_the_command_line_moves_a_model(desk, downloaded, tmp_path, capsys):
