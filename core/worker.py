@@ -26,7 +26,7 @@ from core.build import open_session
 from core.config import Settings
 from core.documents.document import Document
 from core.errors import DeviceLost, DiscreetFormatter, RankLost, UserError, log_what_nobody_caught
-from core.events import Event, Failed, Loading
+from core.events import Event, Failed, Finished, Loading, Stats
 from core.text.packing import from_json
 from core.text.words import translated as _
 from core.wire import CARD_LOST, RANK_LOST, messages, pack, to_line, unpack_ask
@@ -175,9 +175,16 @@ class Worker:
 
     def _ask(self, message: dict[str, Any]) -> None:
         assert self._session is not None, "a question was asked before the engine was ready"
-        number = message["id"]
+        number, ask = message["id"], message["ask"]
+        if number in self._stopped:  # left before it was begun: no text is counted for it
+            self._stopped.discard(number)
+            self._send_event(number, Finished("user", "", Stats()))
+            return
+        if ask.book is not None:
+            words = _("Looking through the text ({count} words)")
+            self._send_event(number, Loading(words.format(count=f"{ask.book.words:,}")))
         with contextlib.closing(
-            self._session.ask(message["ask"], should_stop=lambda: number in self._stopped)
+            self._session.ask(ask, should_stop=lambda: number in self._stopped)
         ) as events:
             for event in events:
                 self._send_event(number, event)

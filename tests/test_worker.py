@@ -260,6 +260,21 @@ def test_a_question_and_stop_are_heard_while_a_long_book_is_counted():
         pipe.process.wait(5)
 
 
+def test_a_question_that_was_left_before_its_turn_costs_nothing():
+    """A text of 28 MB was counted for it, and the next question waited four minutes for that."""
+    pipe = Pipe(SCRIPT_COUNT="3600")
+    try:
+        pipe.load()
+        long = replace(BOOK, text=BOOK.text * 60, sections=(Section("One", 0, 17 * 60),))
+        pipe.send(do="book", book_id="B", data=long.packed)
+        pipe.send(do="stop", id=4)
+        pipe.send(do="ask", id=4, ask=pack_ask(Request("one", long, reading_mode="full")))
+        assert pipe.answer(4).reason == "user"
+    finally:
+        pipe.process.kill()
+        pipe.process.wait(5)
+
+
 @pytest.mark.wide
 def test_closed_pipe_ends_the_process_in_the_middle_of_an_answer():
     pipe = Pipe(SCRIPT_SLOW="0.05")

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 WORKER = (sys.executable, "-m", "core.worker")
 _ROOM_WAIT_S = 30.0  # a long book is counted first
 _GUEST_GOES_S = 30.0
+_FREE_S = 1.0  # an engine that is free begins sooner
 _GUEST_WAIT_S = 0.5  # between two looks whether it is still wanted
 _SAVE_WAIT_S = 120.0  # 17 GB, an 8B model's KV of 128K tokens, at 150 MB/s
 
@@ -173,9 +174,6 @@ class Runtime(Supervisor):
             return
         number, inbox = begun
         try:
-            if ask.book is not None:
-                words = _("Looking through the text ({count} words)")
-                yield Loading(words.format(count=f"{ask.book.words:,}"))
             yield from self._events(number, inbox)
         finally:
             self._done_answering(number)
@@ -265,9 +263,15 @@ class Runtime(Supervisor):
             self._process.send(message)
 
     def _events(self, number: int, inbox: Inbox) -> Iterator[Event]:
-        while True:
+        try:
+            event = inbox.get(timeout=_FREE_S)
+        except queue.Empty:  # a text that was left is still counted
+            yield Loading(_("Waiting until the engine is free"))
             event = inbox.get()
-            self._begun = number
+        while True:
+            if not isinstance(event, Loading):
+                self._begun = number
             yield event
             if isinstance(event, (Finished, Failed)):
                 return
+            event = inbox.get()
