@@ -15,13 +15,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from app.render.carried_messages import said_in, text_in_pieces, with_messages
 from app.render.export import ConversationFile, Noted
 from app.store.notebook import NOTE_CHARS, WORDS_CHARS, Bookmark
 from app.store.turns import StoredTurn
 from core.config import LENGTHS, READING_MODES
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
+from core.text.packing import packed
 from core.text.renamed import renamed
+from core.text.words import size
 from core.text.words import translated as _
 
 FORMAT = "triforce-chat conversation"
@@ -31,6 +34,12 @@ MOST_NOTES, MOST_OFFSET = 5000, 1 << 31
 # what reading another form ends in; OverflowError: 1e999 as a number of a chapter
 _NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 STATES = ("finished", "stopped", "failed")
+_LINES = (
+    "sources",
+    "notes",
+    "reason",
+    "error",
+)  # beside an answer: what the program says in them is a message
 _ITEM = re.compile(r"^  (?=\{)", re.M)  # where a turn or a note begins, as `as_json` sets them
 
 _Turn = tuple[str, str, str, dict[str, Any]]
@@ -56,7 +65,7 @@ def as_json(talk: ConversationFile) -> str:
     book = talk.book
     known = {"title": book.title, "author": book.author, "sha256": book.sha256} if book else {}
     whole = {"format": FORMAT, "version": VERSION, "book": known, "title": talk.title, "made": talk.made}
-    whole["spoiler_limit"] = talk.spoiler_limit
+    whole |= {"title_said": packed(talk.title), "spoiler_limit": talk.spoiler_limit}
     whole["turns"] = _written(talk.turns)
     whole["notes"] = [_noted(one, noted) for one, noted in zip(talk.bookmarks, talk.notes, strict=True)]
     return json.dumps(whole, ensure_ascii=False, indent=1)
@@ -68,8 +77,8 @@ def brought(path: Path) -> ImportedConversation:
     """
     text = ""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ValueError("too large")
+        if (amount := path.stat().st_size) > MOST_BYTES:
+            raise _too_large(amount)
         content = path.read_bytes()
         text = content.decode("utf-8-sig", "replace")
         content.decode()
@@ -86,6 +95,14 @@ def brought(path: Path) -> ImportedConversation:
         raise UserError(_("That file is damaged: nothing of it can be read. Export it anew.")) from error
 
 
+def _too_large(amount: int) -> UserError:
+    words = _(
+        "That file has {amount}, over the limit of {limit} for a conversation. Where it comes from, fork it "
+        "at an earlier answer and export that."
+    )
+    return UserError(words.format(amount=size(amount), limit=size(MOST_BYTES)))
+
+
 def _whole(given: dict[str, Any]) -> ImportedConversation:
     if given["format"] != FORMAT:
         raise ValueError("another format")
@@ -93,7 +110,8 @@ def _whole(given: dict[str, Any]) -> ImportedConversation:
     if isinstance(version, int) and version > VERSION:
         raise UserError(_("That conversation was saved by a newer version. Update this one to open it."))
     book, turns, notes = given["book"], _turns(given["turns"]), _bookmarks(given.get("notes", []))
-    names = (_line(book["sha256"]), _line(book["title"]), _line(given["title"]))
+    title = with_messages(_line(given["title"]), given.get("title_said"))
+    names = (_line(book["sha256"]), _line(book["title"]), title)
     spoiler_limit = _limit(given.get("spoiler_limit", _last_limit(turns)))
     return ImportedConversation(*names, turns, notes, spoiler_limit)
 
@@ -151,7 +169,13 @@ def _said(turns: Sequence[_Turn]) -> list[tuple]:
 
 def _written(turns: Iterable[StoredTurn]) -> list[dict[str, Any]]:
     return [
-        {"role": one.role, "text": one.text, "state": one.state, "extra": _carried(one.role, one.extra)}
+        {
+            "role": one.role,
+            "text": one.text,
+            "state": one.state,
+            "extra": _carried(one.role, one.extra),
+            "said": said_in(one.extra, _LINES),
+        }
         for one in turns
         if one.state != "writing"
     ]
@@ -183,8 +207,20 @@ def _turns(given: Any) -> tuple[_Turn, ...]:
         role = ("user", "assistant")[at % 2]
         if one["role"] != role or one["state"] not in STATES:
             raise ValueError("turn")
-        found.append((role, _text(one["text"])[:MOST_CHARS], one["state"], _carried(role, one["extra"])))
+        text = _text(one["text"])[:MOST_CHARS]
+        extra = _in_any_language(text, _carried(role, one["extra"]), one.get("said"))
+        found.append((role, text, one["state"], extra))
     return tuple(found)
+
+
+def _in_any_language(text: str, extra: dict[str, Any], said: Any) -> dict[str, Any]:
+    """A turn's extra with the messages that its lines and its text were."""
+    if not isinstance(said, dict) or not said:
+        return extra
+    told = {name: with_messages(extra[name], said.get(name)) for name in _LINES if extra.get(name)}
+    if pieces := text_in_pieces(text, said.get("pieces")):
+        told["level_pieces"] = pieces
+    return extra | told
 
 
 def _last_limit(turns: Sequence[_Turn]) -> int | None:

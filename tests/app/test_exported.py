@@ -13,13 +13,14 @@ from app.desk.exports import ConversationImport
 from app.desk.import_queue import uploaded
 from app.render import conversation_json
 from app.render.markdown import Citation
+from app.store.turns import displayed_text, fork_title
 from app.web.answers import cited_answer
 from app.web.citations import Citations, CitedAnswer
 from core.errors import UserError
 from core.request import MOST_INSTRUCTIONS
-from core.text.words import Message, in_language
+from core.text.words import Message, in_language, joined_sentences, localized, size
 from tests.support.fake_runtime import ANSWER, wait_until
-from tests.support.said import values, worded_by
+from tests.support.said import figures, values, worded_by
 
 DROP = object()
 
@@ -78,10 +79,98 @@ def test_a_conversation_that_is_there_is_known_from_a_file_in_another_language(t
     talk.history.update(*args, state="finished", extra={**answer.extra, "sources": [said]})
     with in_language("de"):
         text = talk.exports.conversation("json")[1]
+        assert json.loads(text)["turns"][3]["extra"]["sources"] == [localized(said)] != [said]
     first = talk.state.conversation_id
     bring(talk, tmp_path, text)
-    assert said not in text and talk.state.conversation_id == first
+    assert talk.state.conversation_id == first
     assert len(talk.history.conversations(talk.state.book_id)) == 1
+
+
+NOTES = (
+    Message("{title} was read.", {"title": "Emma"}),
+    Message("{count} question", many="{count} questions", count=2, values={"count": 2}),
+    joined_sentences(Message("Summarise this book"), "Whose?"),
+)
+
+
+def with_said(desk, text: str, **extra) -> None:
+    """The last answer, failed, in these words and with these lines beside it."""
+    turn = desk.books.turns[-1]
+    args = (desk.state.conversation_id, turn.number, text)
+    desk.history.update(*args, state="failed", extra={**turn.extra, **extra})
+
+
+def test_what_is_told_beside_an_answer_is_brought_in_in_any_language(talk, tmp_path):
+    """Written in English and brought in where the page is German, half of it stayed English."""
+    refusal = Message("Summarise this book")
+    pieces = [["It says: ", "draft"], ["", ""], [refusal, ""]]
+    lines = {"sources": [NOTES[2], "Whole book"], "notes": [*NOTES], "error": refusal}
+    with_said(talk, f"It says: {refusal}", level_pieces=pieces, **lines)
+    talk.history.rename(talk.state.conversation_id, fork_title("Who?"))
+    text = talk.exports.conversation("json")[1]
+    talk.trash.throw_conversation(talk.state.conversation_id)
+    bring(talk, tmp_path, text)
+    told, name = talk.books.turns[-1], talk.history.title(talk.state.conversation_id)
+    with in_language("de"):
+        here, german = localized(refusal), [localized(one) for one in NOTES]
+        assert here != refusal and displayed_text(told) == f"It says: {here}"
+        assert [localized(one) for one in told.extra["notes"]] == german
+        assert [localized(one) for one in told.extra["sources"]] == [german[2], "Whole book"]
+        assert localized(told.extra["error"]) == here and localized(name) == localized(fork_title("Who?"))
+    assert "draft" not in str(told.extra) and told.text == f"It says: {refusal}"
+
+
+def nested(depth: int) -> dict:
+    """A message of 2 ** depth characters."""
+    given: dict = {"said": 1, "template": "aa"}
+    for _level in range(depth):
+        given = {"said": 1, "template": "{a}{a}", "values": {"a": given}}
+    return given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        nested(40),
+        {"said": 1, "template": "{a}" * 900, "values": {"a": {"x": "y" * 90_000}}},
+        {"said": 1, "template": "{a.__class__}", "values": {"a": 1}},
+        {"said": 1, "template": "{a:{a}}", "values": {"a": 99_999_999}},
+        {"said": 1, "template": "{a:>999999999}", "values": {"a": 1}},
+        {"said": 1, "template": "x" * 2001},
+        {"said": 1, "template": "\ud800"},
+        {"said": 1, "template": "{count:,}", "values": {"count": 10**300}},
+        {"said": 1, "template": "One", "many": "{count}", "count": float("inf"), "values": {}},
+        {"said": 1, "template": 5},
+        {"said": 2, "template": "Another"},
+        {"said": 1, "template": ""},
+        [],
+        "Another",
+    ],
+)
+def test_a_message_that_does_harm_is_the_plain_text_beside_it(talk, tmp_path, given):
+    with_said(talk, ANSWER, notes=[NOTES[0]])
+    text = talk.exports.conversation("json")[1]
+    talk.trash.throw_conversation(talk.state.conversation_id)
+    bring(talk, tmp_path, altered(text, {"turns/3/said": {"notes": [given], "pieces": [given]}}))
+    (note,) = talk.books.turns[-1].extra["notes"]
+    assert type(note) is str and note == NOTES[0] and "level_pieces" not in talk.books.turns[-1].extra
+
+
+@pytest.mark.parametrize("pieces", [["Another answer."], [5], {"a": 1}, ["x"] * 500, [None]])
+def test_pieces_that_are_not_the_text_are_not_taken(talk, tmp_path, pieces):
+    text = altered(talk.exports.conversation("json")[1], {"turns/3/said": {"pieces": pieces}})
+    talk.trash.throw_conversation(talk.state.conversation_id)
+    bring(talk, tmp_path, text)
+    assert "level_pieces" not in talk.books.turns[-1].extra
+
+
+def test_a_file_over_the_limit_is_called_too_large(talk, tmp_path, monkeypatch):
+    """It was called no conversation, which it was."""
+    text = talk.exports.conversation("json")[1]
+    monkeypatch.setattr(conversation_json, "MOST_BYTES", 1000)
+    bring(talk, tmp_path, text)
+    (said,) = worded_by(conversation_json._too_large, refused(talk))
+    assert figures(said) == [figures(size(len(text.encode())))[0], "1"]
 
 
 def test_a_page_of_html_says_the_same_and_runs_nothing(talk):
