@@ -6,8 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from core.documents.finding import folded
-from core.evidence.names import NO_NAMES
+from core.evidence.names import NO_NAMES, word_set
 
+# of German books; Chinese has no capitals
+_DAYS_AND_MONTHS = NO_NAMES | word_set(
+    """
+    januar jänner februar märz mai juni juli oktober dezember montag dienstag mittwoch donnerstag freitag
+    samstag sonnabend sonntag weihnachten ostern pfingsten
+    """
+)
 _ALIKE = 0.8  # by difflib's ratio; "Balthasr" and "Balthasar" have .94, "Marius" and "Maria" .73
 
 
@@ -18,7 +25,7 @@ def written_like(words: Sequence[str], question: str, names: Iterable[str]) -> l
     """
     if not words:
         return []
-    known = {folded(name): name for name in sorted(names) if name.lower() not in NO_NAMES}
+    known = {folded(name): name for name in sorted(names) if name.lower() not in _DAYS_AND_MONTHS}
     found: list[str] = []
     for whole in _in_a_row(words, question):
         close = [get_close_matches(folded(one), known, n=1, cutoff=_ALIKE) for one in whole]
