@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from app.web import regions
 from core.documents.document import Document, Section
 
@@ -58,3 +60,12 @@ def test_behind_the_spoiler_limit_chapters_are_numbers():
     assert "Death" in regions.ways_html(in_parts, reading_mode="auto", spoiler_limit=None, busy=False)
     page = regions.ways_html(in_parts, reading_mode="auto", spoiler_limit=2, busy=False)
     assert "Death" not in page and "Forest" not in page
+
+
+@pytest.mark.parametrize(("limit", "said"), [(1, TITLES[0]), (2, TITLES[1]), (3, "3")])
+def test_below_the_menu_the_limit_is_called_as_in_it(limit: int, said: str):
+    """ "Nothing behind chapter 2" stood below "Up to I: The Quay", of a book with a preface."""
+    page = regions.ways_html(BOOK, reading_mode="auto", spoiler_limit=limit, busy=False)
+    (line,) = re.findall(r"<p>(.*?)</p>", page, re.DOTALL)
+    others = {*TITLES, "1", "2", "3"} - {said}
+    assert said in line and not any(one in line for one in others if one not in said)

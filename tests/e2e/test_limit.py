@@ -19,7 +19,7 @@ MARKER = "Zyxomma"
 EARLY = "The ferryman Oddo hid the silver key under the third plank of the jetty at dusk. " * 4
 LATE = f"The ferryman Oddo gave {MARKER} the silver key of the jetty, and she rowed away. " * 4
 BOOK = "\n\n".join(f"Chapter {at}\n\n{text}" for at, text in enumerate((EARLY, EARLY, LATE, LATE), 1))
-LIMITED = ".ways p:has-text('Nothing behind chapter 2')"
+LIMITED = ".ways p:has-text('Chapter 2')"
 TALKS = ".talks li"
 
 
