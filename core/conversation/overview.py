@@ -2,8 +2,9 @@
 who tells it.
 
 The end is the summary of its last pages, what it is about the summary of it all, both made as any summary is
-(core.conversation.summarization). Its people are counted by name (core.evidence.people), and who tells it is
-found where it says so (core.evidence.narrator), without the model.
+(core.conversation.summarization); behind an end stand the book's last words as they are. Its people are
+counted by name (core.evidence.people), and who tells it is found where it says so (core.evidence.narrator),
+without the model.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from core.conversation.characters import occurring
 from core.conversation.chunking import units
 from core.conversation.reading import ReadingPart, ReadingPlan, book_chapters, place_name
 from core.conversation.retrieval_answering import RetrievalAnswering
-from core.conversation.retrieval_result import quotation
+from core.conversation.retrieval_result import blockquote, place_in_words, quotation
 from core.conversation.services import Responder, Services
 from core.conversation.source_names import source_names
 from core.conversation.summarization import Summaries
 from core.documents.document import Document, Section
 from core.events import Delta, Event, Piece, ReadingStep, Stats
+from core.evidence.last_words import last_words
 from core.evidence.narrator import narrator
 from core.evidence.people import Person, introducing, introduction
 from core.text.language_detection import foreign, partly_foreign
@@ -70,7 +72,8 @@ class Overview(Responder):
             plan = self._end(told, whole)
         if not self._summaries.in_own_words(told.ask):
             plan = replace(plan, notes=(*plan.notes, *english_only(self._style, run.ask.question, whole)))
-        yield from self._summaries.summarize(told, plan, every_part=kind == "end")
+        closing = _last_lines(run.ask.book, plan.parts) if kind == "end" else ()
+        yield from self._summaries.summarize(told, plan, every_part=kind == "end", closing=closing)
 
     def _end(self, run: AnswerRun, whole: Document) -> ReadingPlan:
         """The last parts of what may be read, as many as come nearest to what an end needs."""
@@ -147,6 +150,17 @@ class Overview(Responder):
         done = Answer("stop", tuple(told), ids, Stats())
         sources = source_names(run.ask.book, plan.parts)
         yield self._turns.finished(done, plan=plan, sources=sources, notes=said)
+
+
+def _last_lines(book: Document, parts: Sequence[ReadingPart]) -> tuple[Piece, ...]:
+    """The last words of these parts under their place, as a quotation; nothing where they have none."""
+    chapter = book.section_at(parts[-1].start)
+    place = last_words(book.text, max(chapter.start, parts[0].start), parts[-1].end)
+    if place is None:
+        return ()
+    words = _("Last lines, {place}:").format(place=place_in_words(book, place))
+    quoted = blockquote(book.text[slice(*place)])
+    return Piece("\n\n", ""), Piece(words, ""), Piece(f"\n{quoted}", "")
 
 
 def _unlooked(book: Document, parts: Sequence[ReadingPart]) -> tuple[str, ...]:

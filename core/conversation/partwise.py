@@ -26,7 +26,7 @@ from core.conversation.summary_layout import HeadedLines, composed, quoted, reto
 from core.conversation.supported_sentences import TellableSpan, said_before
 from core.conversation.time_estimates import Pace
 from core.documents.word_count import count_words
-from core.events import Event, Finished, ReadingStep, Stats
+from core.events import Event, Finished, Piece, ReadingStep, Stats
 from core.request import Params
 from core.stats import combined_stats
 from core.text.levelled import LevelledText
@@ -42,9 +42,17 @@ class PartByPart(Responder):
         super().__init__(services)
         self._clock = clock
 
-    def tell(self, run: AnswerRun, plan: ReadingPlan, skeleton: Sequence[HeadedLines]) -> Iterator[Event]:
-        """The events of a summary in the place of `skeleton`, the book's own sentences in their sections."""
-        summary = SlottedSummary(plan.parts, skeleton)
+    def tell(
+        self,
+        run: AnswerRun,
+        plan: ReadingPlan,
+        skeleton: Sequence[HeadedLines],
+        closing: tuple[Piece, ...] = (),
+    ) -> Iterator[Event]:
+        """The events of a summary in the place of `skeleton`, the book's own sentences in their sections;
+        `closing`: what stands behind it all.
+        """
+        summary = SlottedSummary(plan.parts, skeleton, closing)
         slots, figures, reason = summary.slots, [], "stop"
         before = [self._known(run, slot) for slot in slots]
         expected = map(partial(self._expected_s, run), slots, before)
@@ -171,14 +179,15 @@ class PartByPart(Responder):
     def _finished(
         self, run: AnswerRun, plan: ReadingPlan, summary: SlottedSummary, stats: Stats, reason: str
     ) -> Finished:
-        text, stands = composed(summary.sections(), quoting=True)
+        _text, stands = composed(summary.sections(), quoting=True)
         notes = quoted(stands)
         if run.ask.instructions:
             notes.append(not_followed())
         if reason == "user":
             at = next(slot.part for slot in summary.slots if not slot.complete)
             notes.append(retold_to(plan.parts.index(at) + 1, len(plan.parts)))
-        ids = tuple(self._tokenizer.encode(text.text))
+        pieces = summary.standing().before
+        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
@@ -186,5 +195,5 @@ class PartByPart(Responder):
         if reason == "user":
             read = tuple(slot.part for slot in summary.slots if slot.complete or slot.told)
         sources = source_names(run.ask.book, read)
-        answer = Answer(reason, text.pieces, ids, stats)
+        answer = Answer(reason, pieces, ids, stats)
         return replace(self._turns.finished(answer, plan=plan, sources=sources, notes=notes), stands=stands)

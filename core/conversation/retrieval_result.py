@@ -192,14 +192,19 @@ def quotation(book: Document, place: tuple[int, int], words: Set[str] = frozense
     """
     place = behind_heading(book, place) if _is_told(book, place) else place
     start, end = _whole_speech(book.text, *_part(book.text, place, words))
-    paragraphs = _PARAGRAPH_END.split(book.text[start:end].strip())
-    quoted = "\n>\n> ".join(" ".join(one.split()) for one in paragraphs)
+    quoted = blockquote(book.text[start:end])
     if book.text[place[0] : start].strip():
-        quoted = f"… {quoted}"
+        quoted = f"> … {quoted[2:]}"
     if book.text[end : place[1]].strip():
         quoted = f"{quoted} …"
     where = place_in_words(book, (start, place[1]))
-    return Piece(_("{place}:").format(place=where), ""), Piece(f"\n> {quoted}", "")
+    return Piece(_("{place}:").format(place=where), ""), Piece(f"\n{quoted}", "")
+
+
+def blockquote(text: str) -> str:
+    """The paragraphs of a text as a quotation in Markdown."""
+    paragraphs = _PARAGRAPH_END.split(text.strip())
+    return "> " + "\n>\n> ".join(" ".join(one.split()) for one in paragraphs)
 
 
 def _is_alike(text: str, place: tuple[int, int], other: tuple[int, int]) -> bool:

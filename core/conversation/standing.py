@@ -13,7 +13,7 @@ from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart
 from core.conversation.summary_layout import HeadedLines, composed
 from core.conversation.supported_sentences import said_before
-from core.events import SummaryDraft
+from core.events import Piece, SummaryDraft
 from core.evidence.naming import needs_another
 
 _TELLING = SummaryLine("\0", 0, 0)  # where the sentence that is being told stands
@@ -40,12 +40,15 @@ class PartSlot:
 
 
 class SlottedSummary:
-    """All slots under their headings. `main`: whom it names, where the book introduces them, by the sentence
-    that does.
+    """All slots under their headings, and what stands behind them, if anything does: `closing`. `main`: whom
+    it names, where the book introduces them, by the sentence that does.
     """
 
-    def __init__(self, parts: Sequence[ReadingPart], skeleton: Sequence[HeadedLines]) -> None:
+    def __init__(
+        self, parts: Sequence[ReadingPart], skeleton: Sequence[HeadedLines], closing: tuple[Piece, ...] = ()
+    ) -> None:
         self._headed: list[tuple[str, list[PartSlot]]] = []
+        self._closing = closing
         self.main: Sequence[Introduction] = ()
         for section in skeleton:
             inside = [
@@ -90,7 +93,7 @@ class SlottedSummary:
         """The same as an event."""
         text, stands = composed(self.sections(slot), quoting=True)
         if slot is None:
-            return SummaryDraft(text.pieces, stands=stands)
+            return SummaryDraft((*text.pieces, *self._closing), stands=stands)
         at = text.text.find(_TELLING.text)
         place = next(one for one in stands if one.start == at)
         others = tuple(
@@ -98,7 +101,8 @@ class SlottedSummary:
             for one in stands
             if one is not place
         )
-        return SummaryDraft(text[:at].pieces, (), text[at + 1 :].pieces, others)
+        after = (*text[at + 1 :].pieces, *self._closing)
+        return SummaryDraft(text[:at].pieces, (), after, others)
 
 
 def _with_place(slot: PartSlot, telling: PartSlot | None) -> list[SummaryLine]:

@@ -24,7 +24,7 @@ from core.conversation.summary_layout import HeadedLines, by_writer, composed, q
 from core.conversation.supported_sentences import TellableSpan, fewer, own_lines, whole_sentences
 from core.documents.document import Document
 from core.documents.word_count import count_words
-from core.events import Event, Finished, ReadingStep, Stats
+from core.events import Delta, Event, Finished, Piece, ReadingStep, Stats
 from core.request import Params, Request
 from core.stats import combined_stats
 from core.text.language_detection import foreign
@@ -52,17 +52,22 @@ class Summaries(Responder):
             if lines is not None
         ]
 
-    def summarize(self, run: AnswerRun, plan: ReadingPlan, *, every_part: bool = False) -> Iterator[Event]:
+    def summarize(
+        self, run: AnswerRun, plan: ReadingPlan, *, every_part: bool = False, closing: tuple[Piece, ...] = ()
+    ) -> Iterator[Event]:
         """The events of a summary. `every_part`: none is passed over, however little of it would be chosen
-        from the whole; else a few parts stand for the others.
+        from the whole; else a few parts stand for the others. `closing`: what stands behind it.
         """
         own = self.in_own_words(run.ask)
         if own or self._style.summaries == "supported":
-            sections = self._of_each_part(run, plan) if every_part else self._own_sections(run, plan)
-            if own:
-                yield from self._shown(run, plan, sections, Stats(), note=own)
+            if every_part:
+                sections = self._of_each_part(run, plan, closing)
             else:
-                yield from self._part_by_part.tell(run, plan, sections)
+                sections = self._own_sections(run, plan)
+            if own:
+                yield from self._shown(run, plan, sections, Stats(), note=own, closing=closing)
+            else:
+                yield from self._part_by_part.tell(run, plan, sections, closing)
             return
         notes: list[PartSummary] = []
         parts = yield from self._parts(run, plan, notes)
@@ -77,7 +82,8 @@ class Summaries(Responder):
             return
         sections, anew = whole
         told = joined_lines(sections[0].lines) if anew.new_tokens and len(sections) == 1 else ""
-        yield from self._shown(run, plan, sections, combined_stats([parts.stats, anew]), told=told)
+        stats = combined_stats([parts.stats, anew])
+        yield from self._shown(run, plan, sections, stats, told=told, closing=closing)
 
     def held(self, run: AnswerRun, plan: ReadingPlan, prompt: str, done: Answer) -> Iterator[Event]:
         """The end of a summary that the model told of a book in one go: what the book bears out of it. One
@@ -127,16 +133,18 @@ class Summaries(Responder):
             sections.append(HeadedLines(heading, naming_its_title(run.ask.book, parts, lines)))
         return sections if length == "chapters" else by_writer(run.ask.book, sections[0].lines)
 
-    def _of_each_part(self, run: AnswerRun, plan: ReadingPlan) -> list[HeadedLines]:
+    def _of_each_part(self, run: AnswerRun, plan: ReadingPlan, closing: Sequence[Piece]) -> list[HeadedLines]:
         """Each part's best sentences, as many of each: an end has a last one. Of few pages, few; of the last
-        more.
+        more. None that stands in `closing`, if there are others.
         """
         most, lines = WORDS[run.ask.summary_length] // len(plan.parts), []
         for part in plan.parts:
             words = min(most, round(_MOST_TOLD * count_words(passage(run.ask.book, part))))
             words = max(words, _LAST_WORDS * (part is plan.parts[-1]))
             lines += own_lines(run.ask.book, [(part.start, part.end)], words)
-        return by_writer(run.ask.book, lines)
+        last = "".join(piece.text for piece in closing)
+        others = [line for line in lines if line.text not in last]
+        return by_writer(run.ask.book, others or lines)
 
     # ---- told by the model ---------------------------------------------------------------------------------
 
@@ -283,23 +291,27 @@ class Summaries(Responder):
         *,
         told: str = "",
         note: str = "",
+        closing: tuple[Piece, ...] = (),
     ) -> Iterator[Event]:
         """The summary as one answer, which later turns repeat. `told`: what the reader saw of it before."""
         text, stands = composed(sections, quoting=not note)
         notes = [note] if note else quoted(stands)
         if run.ask.instructions and self._style.summaries == "told":
-            yield from self._as_wished(run, plan, sections, stats, notes)
+            yield from self._as_wished(run, plan, sections, stats, notes, closing)
             return
         if run.ask.instructions:
             notes.append(not_followed())
         if text.text != told:
             yield ReadingStep(1, 1, _("the whole book"), "whole summary", attempt=2 if told else 1)
             yield from ready_text(text)
-        ids = tuple(self._tokenizer.encode(text.text))
+        if closing:
+            yield Delta(closing)
+        pieces = (*text.pieces, *closing)
+        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        done = Answer("stop", text.pieces, ids, stats)
+        done = Answer("stop", pieces, ids, stats)
         sources = source_names(run.ask.book, plan.parts)
         yield replace(self._turns.finished(done, plan=plan, sources=sources, notes=notes), stands=stands)
 
@@ -310,6 +322,7 @@ class Summaries(Responder):
         sections: Sequence[HeadedLines],
         stats: Stats,
         notes: Sequence[str],
+        closing: tuple[Piece, ...],
     ) -> Iterator[Event]:
         """A summary whose sentences were held against the book, told once more with the person's own
         instructions: in another language they could not be held against it.
@@ -330,12 +343,15 @@ class Summaries(Responder):
             if done.reason == "user":
                 reason = "user"
                 break
+        if closing:
+            yield Delta(closing)
+        pieces = (*text.pieces, *closing)
         note = _("Told once more as your instructions ask; before that its sentences were held to the book.")
-        ids = tuple(self._tokenizer.encode(text.text))
+        ids = tuple(self._tokenizer.encode("".join(piece.text for piece in pieces)))
         self._conversations.memory(run.ask).asked(
             run.ask, self._tokenizer.encode(self._style.whole_prompt), ids
         )
-        whole = Answer(reason, text.pieces, ids, combined_stats(figures))
+        whole = Answer(reason, pieces, ids, combined_stats(figures))
         sources = source_names(run.ask.book, plan.parts)
         yield self._turns.finished(whole, plan=plan, sources=sources, notes=(*notes, note))
 

@@ -70,7 +70,7 @@ _MARKS = frozenset(_OPENS + _CLOSES)
 _QUOTED = re.compile(r"[“«„「『\"](?:(?!\n\s*\n)[^“”\"«»„「『」』])*[”\"»」』]?")
 _MOST_QUOTED = 0.2  # of a sentence's characters: a nickname, a ship's name
 _LONG_SPEECH_CHARS = 400
-_ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
+ENDS = re.compile(r"[.!?…。！？][)\]”“»«」』\"]*\Z")
 _NAMES_ALONE = re.compile(r"(?:(?:[A-Z][\w’'-]*|\d+|of|the|at|in|on|to|for|by|and|near)\W+)+")
 _MOST_NUMBERS, _MANY_NUMBERS = 0.4, 0.2  # of a sentence's words, and where they follow commas as pages do
 _NOTE = re.compile(r"(\d+) ")
@@ -101,7 +101,7 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
         number
         for number, (low, high) in enumerate(spans)
         if _is_whole(sentences[number])
-        and not _is_set_apart(text, low, sentences[number])
+        and not is_set_apart(text, low, sentences[number])
         and not _is_of_a_letter(sentences[number])
         and not _is_speech(low, high, spoken)
     ]
@@ -229,9 +229,9 @@ def _is_whole(sentence: str) -> bool:
     “VII.”, “THE END.”, “To the Keeper of the Light.”; nor who said what stands before it: “Mara asked.”
     """
     return (
-        bool(_ENDS.search(sentence))
+        bool(ENDS.search(sentence))
         and len(_WORD.findall(sentence)) > 2
-        and _num_marks(sentence) % 2 == 0
+        and num_marks(sentence) % 2 == 0
         and not sentence[0].islower()
         and not sentence.isupper()
         and not _NAMES_ALONE.fullmatch(sentence)
@@ -251,7 +251,7 @@ def _without_salutation(text: str, low: int, high: int) -> tuple[int, int]:
     return (salutation.end() if salutation and salutation.end() < high else low), high
 
 
-def _is_set_apart(text: str, low: int, sentence: str) -> bool:
+def is_set_apart(text: str, low: int, sentence: str) -> bool:
     """Whether a sentence is a note or a motto, or stands in a caption, a table or an index."""
     line = text.rfind("\n", 0, low) + 1
     words = _WORD.findall(sentence)
@@ -303,13 +303,13 @@ def _names(told: Sequence[str]) -> Iterator[tuple[int, bool]]:
 def _without_open_marks(text: str, low: int, high: int) -> tuple[int, int]:
     """A sentence without a mark that opens or closes what goes on outside of it."""
     inside = text[low:high]
-    alone = _num_marks(inside) == 1
+    alone = num_marks(inside) == 1
     if alone and inside[0] in _OPENS:
         return low + 1, high
     return low, high - (alone and inside[-1] in _CLOSES)
 
 
-def _num_marks(sentence: str) -> int:
+def num_marks(sentence: str) -> int:
     return sum(char in _MARKS for char in sentence)
 
 

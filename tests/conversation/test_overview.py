@@ -9,7 +9,7 @@ import pytest
 from core.conversation import overview
 from core.documents.document import Document, Section
 from core.documents.quotes import find_quotes
-from core.events import Delta
+from core.events import Delta, SummaryDraft
 from core.evidence.support import UNFOUND, Evidence
 from tests.support.fakes import CharTokenizer
 from tests.support.said import figures, values, worded_by
@@ -97,7 +97,51 @@ def test_of_a_short_last_chapter_most_is_told():
     sections = (*book.sections, Section("Chapter 5", len(book.text), len(text)))
     session, _engine = make(style=READER)
     done = finished(ask(session, replace(book, text=text, sections=sections, sha256="short"), END))
-    assert len([one for one in done.stands if one.book_start >= len(book.text)]) > 3
+    assert sum(one in done.text for one in last) > 4
+
+
+def with_last_words(book: Document, *paragraphs: str, chapter: int = 3) -> Document:
+    """The book, one of whose chapters (from 0) ends with these."""
+    at, words = book.sections[chapter].end, "".join(f"{one}\n\n" for one in paragraphs)
+    moved = [
+        replace(
+            one, start=one.start + len(words) * (one.start >= at), end=one.end + len(words) * (one.end >= at)
+        )
+        for one in book.sections
+    ]
+    text = book.text[:at] + words + book.text[at:]
+    return replace(book, text=text, sections=tuple(moved), sha256=f"last {book.sha256} {chapter}")
+
+
+TWIST = ("Ysolde turned around.", "“There never was a harbour,” she said. “I sold it to Oddo.”")
+
+
+@pytest.mark.parametrize("style", [READER, TELLER, replace(READER, summaries="told")], ids=str)
+def test_an_end_ends_with_the_last_words_also_where_somebody_says_them(style):
+    """A twist in the last line of a book, which somebody speaks, was not told."""
+    book = with_last_words(tale(days=40), *TWIST, "THE END", "[1] See the note on harbours.")
+    session, _engine = make(lambda ids, params: encoded("Ysolde walked to the harbour."), style=style)
+    events = ask(session, book, END)
+    done = finished(events)
+    assert done.text.endswith(f"\n>\n> {TWIST[0]}\n>\n> {TWIST[1]}")
+    assert "note on" not in done.text and "THE END" not in done.text
+    assert len(worded_by(overview._last_lines, *(piece.text for piece in done.pieces))) == 1
+    quoted = find_quotes(done.text, book)[-1]
+    assert quoted.found is not None and quoted.chapter == "Chapter 4"
+    assert all(done.text.count(one) == 1 for one in TWIST), "it stands there once"
+    for event in events:
+        if isinstance(event, SummaryDraft):
+            pieces = (*event.before, *event.telling, *event.after)
+            assert "".join(piece.text for piece in pieces).endswith(TWIST[1]), "from the first moment"
+
+
+def test_the_last_words_are_those_of_what_may_be_read():
+    book = with_last_words(
+        with_last_words(tale(), *TWIST), "“Nobody rows on Sundays,” said Mirabel.", chapter=1
+    )
+    for limit in ({"spoiler_limit": 2}, {"chapters": (1, 2)}, {"selected_chapters": (2,)}):
+        done = finished(ask(make(style=READER)[0], book, END, **limit))
+        assert done.text.endswith("“Nobody rows on Sundays,” said Mirabel.") and "sold" not in str(done)
 
 
 def test_what_it_is_about_is_its_summary_and_a_kept_one_is_not_told_again():
@@ -218,7 +262,8 @@ def test_a_short_book_ends_in_its_last_quarter():
     book = tale(12, days=6, sha256="short")
     done = finished(ask(make(style=replace(READER, part_tokens=800, whole_tokens=900))[0], book, END))
     assert done.stands and min(one.book_start for one in done.stands) >= book.sections[8].start
-    assert len(done.text.split()) < len(book.text.split()) / 10
+    told, _last_lines = done.text.split("\n> ", 1)
+    assert len(told.split()) < len(book.text.split()) / 10
 
 
 @pytest.mark.parametrize(("chapters", "least"), [(6, 4 / 6), (1, 0.6)], ids=["short chapters", "one chapter"])
