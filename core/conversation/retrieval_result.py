@@ -22,12 +22,11 @@ from core.evidence.support import UNFOUND, Evidence
 from core.request import Request
 from core.stats import combined_stats
 from core.text.levelled import stripped
-from core.text.ranking import terms
+from core.text.ranking import is_alike, terms
 from core.text.words import joined_sentences
 from core.text.words import translated as _
 from core.text.words import translated_count as _n
 
-_ALIKE = 0.7  # of the content words
 _SHOWN_PASSAGES = 3  # where none answers
 _QUOTE_CHARS = 500
 # what closes a speech, by what opens it
@@ -110,16 +109,17 @@ class RetrievalState:
             for passage, (place, words) in zip(order, found, strict=True)
             if not _is_told(ask.book, place)
         ]
-        shown: list[_Held] = []
+        shown: dict[_Held, set[str]] = {}
         for one in [*told, *(one for one in under if _is_told(ask.book, one[0]))]:
-            if not any(_is_alike(ask.book.text, one[0], other) for other, _words in shown):
-                shown.append(one)
+            said = set(terms(ask.book.text[slice(*one[0])]))
+            if not any(is_alike(said, other) for other in shown.values()):
+                shown[one] = said
 
         def asked(one: _Held) -> tuple[int, float]:
             there = names & set(terms(ask.book.text[slice(*one[0])]))
             return len(there), self.evidence.weight_at(one[0], ask.question)
 
-        return sorted(shown[:_SHOWN_PASSAGES], key=asked, reverse=True)
+        return sorted(list(shown)[:_SHOWN_PASSAGES], key=asked, reverse=True)
 
     def _held(self, passage: Passage, question: str) -> _Held:
         if likeliest := self.likeliest.get(passage):
@@ -205,12 +205,6 @@ def blockquote(text: str) -> str:
     """The paragraphs of a text as a quotation in Markdown."""
     paragraphs = _PARAGRAPH_END.split(text.strip())
     return "> " + "\n>\n> ".join(" ".join(one.split()) for one in paragraphs)
-
-
-def _is_alike(text: str, place: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether a place says hardly more than another one."""
-    own = set(terms(text[slice(*place)]))
-    return len(own & set(terms(text[slice(*other)]))) > _ALIKE * len(own)
 
 
 def _part(text: str, place: tuple[int, int], words: Set[str]) -> tuple[int, int]:

@@ -18,10 +18,9 @@ from core.evidence.nearness import NearSentences
 from core.evidence.passages import sentence_spans
 from core.evidence.support import Evidence
 from core.text.levelled import LevelledText
-from core.text.ranking import Ranking, terms
+from core.text.ranking import Ranking, is_alike, terms
 
 _INSTEAD_WORDS = 150  # of own sentences, from which those are taken that stand in for others
-_ALIKE = 0.7  # of a sentence's content words: what so far was said before is not said again
 ENDED = re.compile(r"[.!?…。！？][\"'”’“‘)\]»«」』]*$")
 
 
@@ -106,10 +105,7 @@ def fewer(lines: Sequence[SummaryLine], words: int) -> tuple[SummaryLine, ...]:
 def repeats(line: SummaryLine, before: Sequence[SummaryLine]) -> bool:
     """Whether a line says hardly more than one before it."""
     own = set(terms(line.text))
-    return any(
-        line.text == other.text or bool(own) and len(own.intersection(terms(other.text))) > _ALIKE * len(own)
-        for other in before
-    )
+    return any(line.text == other.text or is_alike(own, set(terms(other.text))) for other in before)
 
 
 def said_before(line: SummaryLine, told: Sequence[SummaryLine]) -> bool:

@@ -23,7 +23,7 @@ from math import fsum
 from core.evidence.naming import needs_another
 from core.evidence.passages import sentence_spans
 from core.evidence.quotations import is_quotation
-from core.text.ranking import terms
+from core.text.ranking import is_alike, terms
 
 LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
 _STRETCH_WORDS = 40  # of the summary, from one stretch of the text; half as many where it is short:
@@ -36,7 +36,6 @@ _MOST_NEW_NAMES = 2
 _MAIN_NAMES = 12
 _BURST = 1.5  # power of a word's weight
 _FULL_WORTH = 0.95  # of the sentences, by weight: the one there is worth 1, so that no outlier sets the scale
-_ALIKE = 0.8  # of the content words
 _WORD = re.compile(r"[぀-ヿ㐀-鿿]|[^\W_぀-ヿ㐀-鿿]+")
 _NAME = re.compile(r"\b[A-Z][a-z]{2,}\b")
 BACK = re.compile(
@@ -123,18 +122,10 @@ def choose_sentences(told: Sequence[str], words: int, among: Collection[int] | N
     chosen: list[int] = []
     said: Counter[str] = Counter()
     stretches, room = list(table.stretches(_num_stretches(words), among)), 0.0
-    for stretch in stretches:
+    for good, others in stretches:
         room += words / len(stretches)
-        while room > 0 and stretch:
-            best = max(stretch, key=lambda number: (table.worth(number, said), -number))
-            stretch.remove(best)
-            if any(table.alike(best, other) for other in chosen):
-                continue
-            if chosen and table.sentences[best].length > 2 * room:
-                break
-            chosen.append(best)
-            room -= table.sentences[best].length
-            said.update(table.sentences[best].terms)
+        taken = table.best(good, room, chosen, said) or table.best(others, room, chosen, said)
+        room -= sum(table.sentences[number].length for number in taken)
     return sorted(chosen)
 
 
@@ -189,14 +180,28 @@ class _Table:
         known = fsum(self._weights[term] * min(said[term], 3) / 3 for term in own)
         return self._worth[number] - _SAID_BEFORE * known / total
 
-    def alike(self, number: int, other: int) -> bool:
-        """Whether a sentence says hardly more than the other one."""
-        own = self.sentences[number].terms
-        return len(own & self.sentences[other].terms) > _ALIKE * len(own)
+    def best(self, among: Collection[int], room: float, chosen: list[int], said: Counter[str]) -> list[int]:
+        """The numbers of those that add most to what was `said`, until they have `room` words, which go to
+        `chosen`; none that says hardly more than one that is there.
+        """
+        left, taken = list(among), list[int]()
+        while room > 0 and left:
+            best = max(left, key=lambda number: (self.worth(number, said), -number))
+            left.remove(best)
+            one = self.sentences[best]
+            if any(is_alike(one.terms, self.sentences[other].terms) for other in chosen):
+                continue
+            if chosen and one.length > 2 * room:
+                break
+            taken.append(best)
+            chosen.append(best)
+            room -= one.length
+            said.update(one.terms)
+        return taken
 
-    def stretches(self, count: int, among: Collection[int]) -> Iterator[list[int]]:
+    def stretches(self, count: int, among: Collection[int]) -> Iterator[tuple[list[int], list[int]]]:
         """The numbers of the sentences that may be chosen, in `count` stretches of equally many words, less
-        for the last: those of a good length, where a stretch has such.
+        for the last: those of a good length, and the others.
         """
         found: list[list[int]] = [[] for _ in range(count)]
         total, before = sum(one.length for one in self.sentences), 0
@@ -207,7 +212,7 @@ class _Table:
             before += one.length
         for stretch in found:
             good = [at for at in stretch if LEAST_WORDS <= self.sentences[at].length <= MOST_WORDS]
-            yield good or stretch
+            yield good, [at for at in stretch if at not in good]
 
     def _mean_weights(self) -> list[float]:
         def mean(one: _Sentence) -> float:

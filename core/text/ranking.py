@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 # scripts without spaces between words: kana, ideographs
@@ -58,6 +58,7 @@ _FORMS = {
 }
 
 
+_ALIKE = 0.7  # of the content words
 _DOUBLED = re.compile(r"([bdgmnprt])\1$")  # before an ending: "stopped", "running"
 
 
@@ -69,6 +70,11 @@ def terms(text: str) -> list[str]:
         return [_stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP and len(word) > 1]
     words = _WORD.findall(text.lower().translate(_POINTS))
     return [term for word in words for term in _terms_of(word)]
+
+
+def is_alike(said: Set[str], other: Set[str]) -> bool:
+    """Whether a text with these content words says hardly more than one with the others."""
+    return len(said & other) > _ALIKE * len(said)
 
 
 def _terms_of(word: str) -> Iterator[str]:

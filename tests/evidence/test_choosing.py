@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.quality.summaries import name_counts, own_sentences, random_sentences, rouge_f1
 from core.evidence.choosing import best_sentences, choose_sentences
+from core.text.ranking import is_alike, terms
 from tests.support.told_books import long_book
 
 PLAIN = [
@@ -413,3 +414,36 @@ def test_every_process_chooses_alike():
         for seed in "012"
     }
     assert len(found) == 1 and "," in found.pop()
+
+
+LAKES = ["Orrin", "Vann", "Tarn", "Hollow", "Brack", "Selm", "Quay", "Marl", "Esker", "Dunmere"]
+OF_ONE_LAKE = (
+    "A ferry of iron sank there with nineteen passengers in a storm of March.",
+    "Monks dug a canal to the mill, which grinds rye to this day.",
+    "A volcano warmed the springs until the earthquake closed them.",
+    "Smugglers hid barrels of brandy below the chapel.",
+    "The islands were sold to a painter who never saw them.",
+    "The dam broke twice and drowned the village of Pell.",
+    "Pearl mussels made the fishermen rich for one generation.",
+    "A meteor dug the basin and left green glass along the beach.",
+    "Soldiers drove a train across the ice in the last winter of the war.",
+    "Nobody has found the bottom, though three divers tried.",
+)
+
+
+@pytest.mark.parametrize(("words", "alone"), [(120, 4), (450, 7)])
+def test_of_chapters_that_say_nearly_the_same_what_each_says_alone_is_told(words: int, alone: int):
+    """Ten chapters on ten lakes gave ten like sentences."""
+    chapters = [
+        f"The surface of Lake {lake} covers {31 + 7 * at} square kilometres in the northern district. "
+        f"The water of Lake {lake} is clear to a depth of {5 + at} metres in late summer. "
+        f"Perch and pike were counted in Lake {lake} by the survey team in {1931 + at} with nets. "
+        f"{OF_ONE_LAKE[at]} "
+        f"The shore of Lake {lake} is stony on the northern side and marshy on the southern.\n\n"
+        for at, lake in enumerate(LAKES)
+    ]
+    text = "".join(chapters)
+    said = texts(text, words)
+    assert len(set(OF_ONE_LAKE).intersection(said)) >= alone
+    content = [set(terms(one)) for one in said]
+    assert not any(is_alike(one, other) for one in content for other in content if one is not other)
