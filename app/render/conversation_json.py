@@ -34,12 +34,7 @@ MOST_NOTES, MOST_OFFSET = 5000, 1 << 31
 # what reading another form ends in; OverflowError: 1e999 as a number of a chapter
 _NOT_OURS = (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, OverflowError)
 STATES = ("finished", "stopped", "failed")
-_LINES = (
-    "sources",
-    "notes",
-    "reason",
-    "error",
-)  # beside an answer: what the program says in them is a message
+_LINES = ("sources", "notes", "reason", "error")  # beside an answer, where the program's words are messages
 _ITEM = re.compile(r"^  (?=\{)", re.M)  # where a turn or a note begins, as `as_json` sets them
 
 _Turn = tuple[str, str, str, dict[str, Any]]
