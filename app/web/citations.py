@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.render.markdown import Citation
@@ -151,7 +151,7 @@ class _Book:
         """See Citations."""
         marks = tuple(map(_mark, stands)) or self._evidence.marks(text, question, looked)
         found = find_quotes(text, self._evidence.quotes)
-        quotes = [self._quotation(self._where_told(quote, marks)) for quote in found]
+        quotes = [self._quotation(self._where_told(quote, marks, question)) for quote in found]
         placed = {mark.place: mark for mark in marks if mark.place is not None}
         cited = CitedAnswer(
             (*quotes, *(self._sign(mark) for mark in marks if not _quotes_the_book(mark, quotes))),
@@ -171,14 +171,21 @@ class _Book:
             found.append(self._found("nearest", place, ("looked",) if passage.start == most else ()))
         return tuple(found)
 
-    def _where_told(self, quote: Quote, marks: Sequence[SentenceMark]) -> Quote:
+    def _where_told(self, quote: Quote, marks: Sequence[SentenceMark], question: str) -> Quote:
         """A quotation at the place that it was taken from: the same words may stand before that, too."""
-        for mark in marks:
-            if quote.found is not None and mark.place and quote.start < mark.end and mark.start < quote.end:
-                words = self._document.text[quote.found : quote.found_end]
-                if (at := self._document.text.find(words, *mark.place)) >= 0:
-                    return replace(quote, found=at, found_end=at + quote.found_end - quote.found)
-        return quote
+        place = self._evidence.quotes.find(quote.text, self._told_at(quote, marks, question))
+        return quote if place is None else replace(quote, found=place[0], found_end=place[1])
+
+    def _told_at(
+        self, quote: Quote, marks: Sequence[SentenceMark], question: str
+    ) -> Iterator[tuple[int, int]]:
+        """Where the sentences stand that have the quotation, then what other sentences stand on, then the
+        passages that the question points at.
+        """
+        for mark in sorted(marks, key=lambda mark: not (quote.start < mark.end and mark.start < quote.end)):
+            if place := mark.place or mark.nearest and (mark.nearest.start, mark.nearest.end):
+                yield place
+        yield from ((one.start, one.end) for one in self._evidence.nearest(question))
 
     def _quotation(self, quote: Quote) -> Citation:
         if quote.found is None or quote.found_end is None:

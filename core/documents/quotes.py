@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from core.documents.document import Document
@@ -59,17 +60,24 @@ class QuoteIndex:
         self._locator = Locator(document)
         self._document = document
 
-    def find(self, passage: str) -> tuple[int, int] | None:
-        """(start, end) of the passage in the book's text, or None. The first place inside a chapter is
-        preferred.
+    def find(self, passage: str, near: Iterable[tuple[int, int]] = ()) -> tuple[int, int] | None:
+        """(start, end) of the passage in the book's text, or None. Where it stands more than once, the place
+        in the first of these ranges that has it, else the first place inside a chapter is preferred.
         """
         parts = [words for part in _OMISSION.split(passage) if (words := _words(part))]
         if not parts:
             return None
         places = list(self._places(parts[0]))
         whole = [place for place in places if self._follow(place, parts[1:]) is not None]
-        chapters = [place for place in whole if self._kind(place) == "chapter"]
-        for place in (chapters or whole)[:1]:
+        chapters = [place for place in whole if self._kind(place) == "chapter"] or whole
+        if len(whole) > 1:
+            chapters[:0] = [
+                place
+                for start, end in near
+                for place in whole
+                if self._spans[place][0] < end and start < self._end(place, parts[0])
+            ]
+        for place in chapters[:1]:
             return self._spans[place][0], self._follow(place, parts[1:]) or self._end(place, parts[0])
         return None
 

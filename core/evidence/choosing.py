@@ -26,6 +26,7 @@ from core.evidence.quotations import is_quotation
 from core.text.ranking import is_alike, terms
 
 LEAST_WORDS, MOST_WORDS = 11, 60  # of a sentence worth choosing
+_STOCK = 3  # times that a sentence stands in the text which tells nothing of it
 _STRETCH_WORDS = 40  # of the summary, from one stretch of the text; half as many where it is short:
 _LEAST_STRETCHES = 6
 _LAST_STRETCH = 3  # the last one is so many times as short as the others: what a story comes to is told
@@ -90,16 +91,19 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     """The sentences that tell text[start:end] of all `ranges` in about `words` words, as offsets, in order.
 
     They are whole ones that the book tells itself, not what somebody says, unless he goes on for so long that
-    he tells the story. A quotation mark that opens or ends such a long speech is left off.
+    he tells the story; none that stands there again and again, word for word. A quotation mark that opens or
+    ends such a long speech is left off.
     """
     found = [span for start, end in ranges for span in sentence_spans(text, start, end)]
     spans = [_without_open_marks(text, *_without_salutation(text, low, high)) for low, high in found]
     spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
     sentences = [text[low:high] for low, high in spans]
+    times = Counter(tuple(one.split()) for one in sentences)
     told = [
         number
         for number, (low, high) in enumerate(spans)
-        if _is_whole(sentences[number])
+        if times[tuple(sentences[number].split())] < _STOCK
+        and _is_whole(sentences[number])
         and not is_set_apart(text, low, sentences[number])
         and not _is_of_a_letter(sentences[number])
         and not _is_speech(low, high, spoken)

@@ -83,6 +83,27 @@ def test_a_sentence_that_stands_twice_is_shown_where_it_was_taken_from(number: i
     assert one.offset == at
 
 
+@pytest.mark.parametrize("judged", ["borne out", "doubted", "no answer"])
+def test_a_quotation_that_stands_in_every_chapter_is_shown_in_the_one_that_was_read(judged: str):
+    """“Chapter 5, p. 9:” stood above a quotation whose mark said p. 2."""
+    stock = "Whatever is found is reported\nto the dock before the last car."
+    chapters = [f"The {car} car was mended by {car}son.\n\n{stock}\n\n{FILLER}" for car in ("red", "blue")]
+    chapters.append(f"The last note.\n\n{stock.replace(chr(10), ' ')}\n\n{FILLER}")
+    starts = [0, len(chapters[0]), len(chapters[0] + chapters[1])]
+    sections = [
+        Section(f"Chapter {at}", start, start + len(one))
+        for at, (start, one) in enumerate(zip(starts, chapters, strict=True), 1)
+    ]
+    known = Document("T", "", "txt", "".join(chapters), tuple(sections), sha256="d")
+    at = known.text.index(stock, starts[1])
+    text = f"Blueson.\n\nChapter 2:\n> {' '.join(stock.split())}"
+    stands = (SourceSpan(0, 8, starts[1], at + len(stock), borne_out=judged == "borne out"),)
+    asked = "Where is reported what blueson found in the blue car?"
+    cited = Citations()(text, known, asked, (), () if judged == "no answer" else stands)
+    (quoted,) = [one for one in cited.citations if not one.kind]
+    assert (quoted.offset, quoted.short) == (at, "ch. 2")
+
+
 def test_quotation_shows_its_place_once():
     """Two buttons for one place side by side are noise."""
     text = "It says that “Henderson ran to the railway station”."

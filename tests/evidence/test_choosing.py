@@ -39,7 +39,9 @@ def test_sentences_follow_the_book_and_are_as_many_as_asked(words: int):
 
 def test_every_stretch_of_the_book_is_told_of():
     """The best sentences of all alone may all stand in one chapter."""
-    loud = " ".join(["Captain Ahab of the Pequod hunted the white whale with all of his crew."] * 30)
+    loud = " ".join(
+        f"Captain Ahab of the Pequod hunted the white whale with {men} of his crew." for men in range(3, 33)
+    )
     text = loud + "\n\n" + STORY
     told = texts(text, 300)
     assert any(one in STORY for one in told) and any(one in loud for one in told)
@@ -343,6 +345,17 @@ def test_captions_rows_of_tables_and_index_entries_are_not_told(apart: str):
         "In 1812 and in 1813 the harbour sold oil, 1,200 barrels.",
     ]
     assert texts(f"{said[0]}\n\n{apart}\n\n{said[1]}", 60) == said
+
+
+def test_what_stands_in_every_chapter_is_not_told():
+    """Four of six sentences on a guide were of the paragraph that closed each of its chapters."""
+    stock = "Whatever is found on the line is reported to the dock at Orrin before the last car."
+    chapters = "\n\n".join(
+        f"{one}\n\n{stock.replace(' to ', chr(10) + 'to ', at % 2)}" for at, one in enumerate(PLAIN)
+    )
+    assert not any("dock at Orrin" in one for one in texts(chapters, 60))
+    assert len(texts(chapters, 60)) >= 4
+    assert set(texts(f"{stock}\n\n" * 3, 60)) == {stock}  # where nothing else is told
 
 
 def test_only_the_ranges_given_are_told_of():
