@@ -98,17 +98,17 @@ def best_sentences(text: str, ranges: Sequence[tuple[int, int]], words: int) -> 
     spans = [_without_open_marks(text, *_without_salutation(text, low, high)) for low, high in found]
     spoken = [span for start, end in ranges for span in _speeches(text, start, end)]
     sentences = [text[low:high] for low, high in spans]
-    times = Counter(tuple(one.split()) for one in sentences)
     told = [
         number
         for number, (low, high) in enumerate(spans)
-        if times[tuple(sentences[number].split())] < _STOCK
-        and _is_whole(sentences[number])
+        if _is_whole(sentences[number])
         and not is_set_apart(text, low, sentences[number])
         and not _is_of_a_letter(sentences[number])
         and not _is_speech(low, high, spoken)
     ]
-    among = _by_themselves(sentences, told or range(len(spans)))
+    times = Counter(tuple(one.split()) for one in sentences)
+    once = [number for number in told if times[tuple(sentences[number].split())] < _STOCK]
+    among = _by_themselves(sentences, once or told or range(len(spans)))
     return [spans[number] for number in choose_sentences(sentences, words, among)]
 
 
