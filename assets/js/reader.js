@@ -53,7 +53,7 @@
   const read = () => {
     const text = pane();
     if (!text || (text === shown && text.dataset.place === place)) return;
-    if (shown && shown.dataset.book !== text.dataset.book) forget();
+    if (shown?.dataset.book !== text.dataset.book) forget();
     shown = text;                              // an element drawn anew has lost its scroll position
     place = text.dataset.place;
     dress();
@@ -85,11 +85,25 @@
 
   // --- finding
   let waiting = 0, at = -1;
+  let sought = {};                             // what is looked for in which book, once that is open
   const forget = () => {                       // another book is open: nothing was looked for in it
     clearTimeout(waiting);
     document.querySelector("[data-find]").value = "";
     at = -1;
+    if (sought.book === pane().dataset.book) seek();
   };
+  const seek = () => {
+    document.querySelector("[data-find]").value = sought.sought;
+    document.querySelector("[data-find-exact]").checked = false;
+    sought = {};
+    look();
+  };
+  document.addEventListener("click", ({ target }) => {
+    const every = target.closest?.("[data-sought]");
+    if (!every) return;
+    sought = every.dataset;
+    if (sought.book === pane()?.dataset.book) seek();
+  });
   const look = () => {
     const { value } = document.querySelector("[data-find]");
     const exact = document.querySelector("[data-find-exact]").checked ? "1" : "";

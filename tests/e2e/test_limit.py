@@ -90,8 +90,8 @@ def test_nothing_behind_a_limit_is_shown_found_told_or_read(known, prompts):
     page.fill("[data-search]", "silver key")
     page.wait_for_selector(".hits:has-text('behind a spoiler limit')")
     # the summaries of what may be known, and the first five places of the book up to there
-    page.wait_for_selector(".hits [data-act=place] >> nth=6")  # the book's come behind the summaries'
-    assert page.locator(".hits [data-act=place]").count() == 2 + 5
+    page.wait_for_selector(".hits li [data-act=place] >> nth=6")  # the book's come behind the summaries'
+    assert page.locator(".hits li [data-act=place]").count() == 2 + 5
     page.fill("[data-find]", "silver key")
     page.wait_for_selector(".found summary:has-text('8 places')")
     unseen(page)

@@ -7,6 +7,7 @@ import pytest
 from tests.support.accessibility import problems
 from tests.support.browsing import shot
 from tests.support.fake_runtime import FakeRuntime, wait_until
+from tests.support.said import figures
 
 pytestmark = pytest.mark.e2e
 TOLD = "The lamp had gone out once, on the night his brother's boat was lost."
@@ -31,6 +32,24 @@ def test_a_card_says_what_is_known_and_kept_of_a_book(shelf):
     page, _desk = shelf
     said = page.locator(".book-open").first.inner_text()
     assert "today" in said and "words" in said and "disk" in said
+
+
+CUT = """buttons => buttons.flatMap((one) => {
+  const text = document.createRange(), end = one.getBoundingClientRect().bottom
+    - parseFloat(getComputedStyle(one).borderBottomWidth);
+  text.selectNodeContents(one);
+  return [...text.getClientRects()].filter((line) => line.top < end - 2 && line.bottom > end + 2);
+}).length"""
+
+
+def test_no_line_of_a_conversations_name_is_cut_in_its_middle(shelf):
+    """Below the dots stood the upper half of one line more."""
+    page, desk = shelf
+    name = "Where did the money for the great new lamp of the harbour come from when the old one had burned?"
+    talk = desk.state.conversation_id
+    desk.actions.dispatch({"act": "rename-talk", "id": talk, "text": name})
+    page.wait_for_selector(f".talks [data-id='{talk}'][title='{name}']")
+    assert page.eval_on_selector_all(".talks [data-act=talk]", CUT) == 0
 
 
 def test_what_was_said_is_found_and_leads_to_its_turn(shelf):
@@ -77,6 +96,24 @@ def test_earlier_versions_notes_and_summaries_are_found_and_lead_to_their_places
     page.fill("[data-search]", "told of")
     page.click(".hits [data-act=place]:has-text('Summary of a chapter')")
     page.wait_for_selector("#pane-reader :text('Told of')")
+
+
+def test_the_places_of_a_word_that_are_not_listed_are_one_press_away(shelf):
+    """ "6 places" stood above five, and nothing led to the sixth."""
+    page, desk = shelf
+    newer, older = desk.library.entries()[:2]
+    page.fill("[data-search]", "clock")
+    for book in (older, newer):
+        every = f".hits [data-sought][data-book='{book.id}']"
+        page.wait_for_selector(every)
+        (count,) = figures(page.inner_text(every))
+        page.click(every)
+        page.wait_for_selector(f".reader-text[data-book='{book.id}']")
+        page.wait_for_selector(f".found summary:has-text('“clock”: {count} ')")
+        assert page.input_value("[data-find]") == "clock" and desk.state.book_id == book.id
+        assert desk.books.current.text[desk.state.passage.offset :][:5].lower() == "clock"
+    page.fill("[data-find]", "")
+    page.wait_for_selector(".found", state="detached")
 
 
 def test_a_book_taken_away_comes_back_by_one_button(shelf):

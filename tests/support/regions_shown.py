@@ -187,7 +187,7 @@ def every_region() -> list[str]:
             talk="",
             samples=(BAD,),
         ),
-        hits_html(Results(BAD, (ENTRY,), (FILE,), ((ENTRY, HEARD),), 1)),
+        hits_html(Results(BAD, (ENTRY,), (FILE,), ((ENTRY, HEARD),), 1, ((ENTRY, 9, HEARD),))),
         regions.stage_html(None, None, covered=False, opening=OPENING, talking=False),
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         regions.ways_html(CHAPTERS, reading_mode="auto", spoiler_limit=1, busy=False),
