@@ -24,6 +24,7 @@ CSS = [
         "names",
         "narrow",
         "aloud",
+        "print",
     )
 ]
 SCRIPTS = [
