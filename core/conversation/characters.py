@@ -1,4 +1,6 @@
-"""Who occurs in what is read of a book, and its main characters, whom a summary names. No model here."""
+"""Who occurs in what is read of a book, where the book introduces them, and its main characters, whom a
+summary names. No model here.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,20 @@ from dataclasses import dataclass, replace
 
 from core.conversation.part_summaries import SummaryLine
 from core.conversation.reading import ReadingPart, book_chapters
+from core.conversation.retrieval_result import quotation
 from core.conversation.supported_sentences import ENDED
 from core.documents.document import Document
+from core.events import Piece
 from core.evidence.naming import TITLES, needs_another
 from core.evidence.passages import sentence_spans
 from core.evidence.people import Person, introducing, introduction, people
 from core.text.language_detection import foreign
+from core.text.questions import asked_who
 from core.text.ranking import terms
+from core.text.words import marked as N_
+from core.text.words import translated_count as _n
 
+COUNTED = N_("Counted by name in the text, without the model: namesakes may be counted as one.")
 _LEAST_MENTIONS = 3  # of somebody who is one of the people of a book
 _SAID = re.compile(r"[^“\"‘'«„].*[.…]\Z")  # by the book, not by somebody in it
 _NUMBER = re.compile(r"(?:chapter\s+\w+|[\W\d]+|[IVXLC]+\b)[\W\d]*", re.IGNORECASE)
@@ -36,9 +44,9 @@ class Introduction:
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in self.names)
 
 
-def occurring(book: Document, parts: Sequence[ReadingPart]) -> list[Person]:
-    """The people of these parts, those named most first, by places in the book; none of a text that is not
-    English.
+def occurring(book: Document, parts: Sequence[ReadingPart], *, least: int = _LEAST_MENTIONS) -> list[Person]:
+    """The people whom these parts name at `least` so often, those named most first, by places in the book;
+    none of a text that is not English.
     """
     if foreign(book.text):
         return []
@@ -47,9 +55,43 @@ def occurring(book: Document, parts: Sequence[ReadingPart]) -> list[Person]:
     for one in people(book.text[start:end]):
         moved = [(left + start, right + start) for left, right in one.mentions]
         inside = tuple(span for span in moved if any(part.start <= span[0] < part.end for part in parts))
-        if len(inside) >= _LEAST_MENTIONS:
+        if len(inside) >= least:
             found.append(replace(one, mentions=inside))
     return sorted(found, key=lambda one: -len(one.mentions))
+
+
+def asked_for(book: Document, parts: Sequence[ReadingPart], question: str) -> Person | None:
+    """The person whom a question names that asks for nothing but who it is; of several the most named. None
+    where the book names no such person twice.
+    """
+    name = _small_words(asked_who(question) or "")
+    if not name:
+        return None
+    called = (
+        one
+        for one in occurring(book, parts, least=2)
+        if any(map(name.issubset, map(_small_words, one.forms)))
+    )
+    return next((one for one in called if introducing(book.text, one.mentions)), None)
+
+
+def _small_words(name: str) -> set[str]:
+    return set(re.findall(r"\w+", name.lower()))
+
+
+def introduced_person(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:
+    """How often and where somebody is named, above the sentence that introduces whoever it is, if any."""
+    start, end = parts[0].start, parts[-1].end
+    chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]
+    inside = sum(any(one.start <= at < one.end for at, _end in person.mentions) for one in chapters)
+    words = _n(
+        "{name} is named {times} times, in {inside} of {count} chapter.",
+        "{name} is named {times} times, in {inside} of {count} chapters.",
+        len(chapters),
+    ).format(name=person.name, times=len(person.mentions), inside=inside, count=len(chapters))
+    if not introducing(book.text, person.mentions):
+        return (Piece(words, ""),)
+    return Piece(words, ""), Piece(" ", ""), *quotation(book, introduction(book.text, person.mentions))
 
 
 def introductions(book: Document, parts: Sequence[ReadingPart]) -> list[Introduction]:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from core.conversation.answer_language import english_only
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun
-from core.conversation.characters import occurring
+from core.conversation.characters import COUNTED, introduced_person, occurring
 from core.conversation.chunking import units
-from core.conversation.reading import ReadingPart, ReadingPlan, book_chapters, place_name
+from core.conversation.reading import ReadingPart, ReadingPlan, place_name
 from core.conversation.retrieval_answering import RetrievalAnswering
 from core.conversation.retrieval_result import blockquote, place_in_words, quotation
 from core.conversation.services import Responder, Services
@@ -27,11 +27,10 @@ from core.documents.document import Document, Section
 from core.events import Delta, Event, Piece, ReadingStep, Stats
 from core.evidence.last_words import last_words
 from core.evidence.narrator import narrator
-from core.evidence.people import Person, introducing, introduction
+from core.evidence.people import Person, introduction
 from core.text.language_detection import foreign, partly_foreign
 from core.text.words import listed_texts
 from core.text.words import translated as _
-from core.text.words import translated_count as _n
 
 _END_TOKENS = 2400  # that are told of an end, about,
 _END_SHARE = 1 / 4  # or so much of what may be read, where that is less
@@ -108,10 +107,10 @@ class Overview(Responder):
                 words = _("People are found by name in English books only.")
             yield from self._from_passages.unsaid(run, plan, words)
             return
-        said = [_("Counted by name in the text, without the model: namesakes may be counted as one.")]
+        said = [_(COUNTED)]
         if others := found[_INTRODUCED:]:
             said.append(_less_often(others))
-        shown = [_introduced(book, plan.parts, person) for person in found[:_INTRODUCED]]
+        shown = [introduced_person(book, plan.parts, person) for person in found[:_INTRODUCED]]
         yield from self._found(run, plan, shown, said)
 
     def _narrator(self, run: AnswerRun) -> Iterator[Event]:
@@ -177,18 +176,3 @@ def _less_often(people: Sequence[Person]) -> str:
     if more := len(people[_NAMED:]):
         return _("Named less often: {names}, and {count} more.").format(names=names, count=more)
     return _("Named less often: {names}.").format(names=names)
-
-
-def _introduced(book: Document, parts: Sequence[ReadingPart], person: Person) -> tuple[Piece, ...]:
-    """How often and where somebody is named, above the sentence that introduces whoever it is, if any."""
-    start, end = parts[0].start, parts[-1].end
-    chapters = [one for one in book_chapters(book) if one.start < end and one.end > start]
-    inside = sum(any(one.start <= at < one.end for at, _end in person.mentions) for one in chapters)
-    words = _n(
-        "{name} is named {times} times, in {inside} of {count} chapter.",
-        "{name} is named {times} times, in {inside} of {count} chapters.",
-        len(chapters),
-    ).format(name=person.name, times=len(person.mentions), inside=inside, count=len(chapters))
-    if not introducing(book.text, person.mentions):
-        return (Piece(words, ""),)
-    return Piece(words, ""), Piece(" ", ""), *quotation(book, introduction(book.text, person.mentions))

@@ -17,6 +17,7 @@ from core.conversation.answer_language import english_only, no_english
 from core.conversation.answer_validation import is_answer, is_refusal
 from core.conversation.answering import Answer
 from core.conversation.asking import AnswerRun, not_followed
+from core.conversation.characters import COUNTED, asked_for, introduced_person
 from core.conversation.consensus import agreed, drawn
 from core.conversation.followups import looked_up
 from core.conversation.passage_reading import Candidate, PassageReader
@@ -72,12 +73,20 @@ class RetrievalAnswering(Responder):
             search = yield from self._asked_at_once(alone, found, judge, least)
         else:
             search = yield from self._asked_in_turn(alone, found)
+        if not search.stopped and not (search.best and search.best.sure is not False):
+            self._introduce(run.ask, plan, search)
         if search.best and run.ask.instructions:
             yield from self._as_wished(alone, search)
         self._note_names(run.ask, search)
         if search.best is None:  # why stands in the answer then, and not below it too
             plan = replace(plan, notes=tuple(one for one in plan.notes if one not in search.why))
         yield from self._told(run, plan, search, started)
+
+    def _introduce(self, ask: Request, plan: ReadingPlan, search: RetrievalState) -> None:
+        """Who somebody is says the book, where no answer is sure."""
+        if person := asked_for(ask.book, plan.parts, ask.question):
+            search.best, search.introduced = None, introduced_person(ask.book, plan.parts, person)
+            search.said.append(_(COUNTED))
 
     def unsaid(self, run: AnswerRun, plan: ReadingPlan, why: str) -> Iterator[Event]:
         """That no answer was found, and `why`, with the passages nearest to the question."""

@@ -42,8 +42,9 @@ _Held = tuple[tuple[int, int], frozenset[str]]
 class RetrievalState:
     """How far the search for an answer is. `count` passages were found; `order` are those, best first, of
     which so many were `reached`. `best`: the answer that is given; `tried`: one of each passage that was
-    asked; `more`: those beside them; `likeliest`: of a passage, to be right. `said`: what else is to be told;
-    `why`: what is told at once where nothing is found.
+    asked; `more`: those beside them; `likeliest`: of a passage, to be right. `introduced`: who the person is
+    that is asked for, in the book's words; `said`: what else is to be told; `why`: what is told at once where
+    nothing is found.
     """
 
     evidence: Evidence
@@ -55,6 +56,7 @@ class RetrievalState:
     tried: list[Candidate] = field(default_factory=list)
     more: list[Candidate] = field(default_factory=list)
     likeliest: dict[Passage, Candidate] = field(default_factory=dict)
+    introduced: tuple[Piece, ...] = ()
     said: list[str] = field(default_factory=list)
     why: tuple[str, ...] = ()
 
@@ -74,7 +76,7 @@ class RetrievalState:
         """
         if self.best:
             return _answered(ask, self.best)
-        return () if self.stopped else self._not_said(ask)
+        return () if self.stopped else self.introduced or self._not_said(ask)
 
     def _not_said(self, ask: Request) -> tuple[Piece, ...]:
         """That no answer was found, and of the nearest passages the sentences where the likeliest answer

@@ -25,7 +25,8 @@ _LEAST_WORDS, _MOST_WORDS = 6, 60  # of a sentence that does
 _STOPS = ".!?…\"”’')"
 _AROUND = 1500  # characters on either side of a mention, in which its sentence ends
 _TELLS = re.compile(
-    r"\s?(?:,|--|—|\()?\s?(?:is |was |who |the |a |an |his |her |my |our |their )"
+    r"\s?(?:,|--|—|\()?\s?(?:(?:is |was )(?!(?!known|called|named)\w+ed\b)"
+    r"|who |the |a |an |his |her |my |our |their )"
     r"(?!(?:\w*ing|not|never|(?:is|was) (?:not|never))\b)"
 )
 _IS_WHAT = re.compile(

@@ -146,6 +146,12 @@ _NARRATOR = _Kind(
     ),
     beside=_words("which from voice point_of_view perspective"),
 )
+_WHO_IS = re.compile(
+    r"\s*(?:(?:who(?:\s+(?:is|was)|[’']s)|wer\s+(?:ist|war))\s+(\S.*?)"
+    r"(?:\s+in\s+(?:(?:the|this)\s+(?:book|novel|story|text)|(?:dem|diesem)\s+(?:buch|roman)))?"
+    r"|谁是(.+?)|(.+?)是谁)[\s.?？!！。]*",
+    re.IGNORECASE,
+)
 KINDS = {"end": _END, "people": _PEOPLE, "about": _ABOUT, "narrator": _NARRATOR}
 
 
@@ -172,6 +178,12 @@ def _shape(name: str) -> re.Pattern[str]:
 
 def _bounded(word: str) -> str:
     return rf"\b{re.escape(word)}\b" if word.isascii() or word[0] < "\u0250" else re.escape(word)
+
+
+def asked_who(question: str) -> str | None:
+    """The name in a question that asks who somebody is, and nothing else; None of another question."""
+    asked = _WHO_IS.fullmatch(question)
+    return next(filter(None, asked.groups()), None) if asked else None
 
 
 def german_nouns(question: str) -> list[str]:

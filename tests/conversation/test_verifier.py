@@ -146,6 +146,22 @@ def test_what_the_book_counts_or_dates_in_these_words_has_a_mark(uses, question,
     assert [one.borne_out for one in done.stands] == [bears]
 
 
+@pytest.mark.parametrize("question", ["Who is Tancred Moss?", "who was tancred"])
+@pytest.mark.parametrize(("given", "marked"), [(0.01, 0.02), (0.01, 9.0), (9.0, 9.0)])
+def test_who_somebody_is_says_the_book_where_no_answer_is_sure(uses, given, marked, question):
+    """“Perhaps: A deaf man.” stood above what the book says of a judge who is a woman."""
+    session, _engine, judge = judging({"Tancred": "A shepherd."}, given, marked)
+    uses(judge)
+    who = "Tancred Moss was the miller of the island, and deaf in one ear."
+    other = "Nobody on the island asked Tancred Moss about the shepherd."
+    done = finished(ask(session, told((*FACTS, who, other)), question, reading_mode="retrieval"))
+    assert done.text.endswith(f"> {who}") is (marked > 1)
+    assert done.text.startswith("A shepherd.") is (marked < 1) and HEDGE not in done.text
+    assert bool(done.stands) is (marked < 1)
+    done = finished(ask(session, told((*FACTS, who)), question, reading_mode="retrieval"))
+    assert not done.text.endswith(f"> {who}") or not done.text.startswith("Tancred Moss"), "named once"
+
+
 @pytest.mark.parametrize(("given", "marked"), [(0.01, 0.02), (0.01, 9.0), (9.0, 9.0)])
 def test_what_is_likely_wrong_is_not_given_and_what_may_be_wrong_has_no_mark(uses, given, marked):
     session, _engine, judge = judging(HIDDEN, given, marked)

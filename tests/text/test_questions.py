@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.text.questions import asked_of_whole
+from core.text.questions import asked_of_whole, asked_who
 
 ASKED = {
     "end": """
@@ -87,3 +87,23 @@ def test_no_question_about_a_passage_is_taken_for_one_about_the_book(shared_data
         for one in json.loads(line)["questions"]
     ]
     assert len(asked) > 10_000 and [one for one in asked if asked_of_whole(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("Who is Osric Vane?", "Osric Vane"),
+        ("who was Judge Bellweather in this novel ?", "Judge Bellweather"),
+        ("Who’s Pip", "Pip"),
+        ("Wer ist Mr. Hyde?", "Mr. Hyde"),
+        ("谁是Ahab？", "Ahab"),
+        ("Ahab是谁？", "Ahab"),
+        ("Who is Mr. Hyde really?", "Mr. Hyde really"),  # nobody's name
+        ("Who killed Osric Vane?", None),
+        ("Who is it?  ", "it"),
+        ("Where is Osric Vane?", None),
+        ("Who is?", None),
+    ],
+)
+def test_whom_a_question_asks_for(question: str, name: str | None):
+    assert asked_who(question) == name
