@@ -106,6 +106,7 @@ def of_books(
         "volume-back": action(partial(series.move, step=-1), book_id=text_field("id", NAME_CHARS)),
         "volume-on": action(partial(series.move, step=1), book_id=text_field("id", NAME_CHARS)),
         "leave-series": action(series.leave),
+        "rejoin-series": action(series.rejoin),
         "name-series": action(series.rename, name=text_field("text", NAME_CHARS)),
         "portray": action(asides.portray, name=text_field("id", NAME_CHARS)),
         "explain": action(

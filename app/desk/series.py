@@ -32,6 +32,12 @@ class BookSeries:
         if book_id:
             self._change(lambda kept, _shelf: kept.take_out(book_id))
 
+    def rejoin(self) -> None:
+        """Has the open book belong to the series that its file names."""
+        book_id = self._store.state.book_id
+        if book_id:
+            self._change(lambda kept, _shelf: kept.rejoin(book_id))
+
     def rename(self, name: str) -> None:
         """Names the series of the open book; "": as its files do."""
         book_id = self._store.state.book_id

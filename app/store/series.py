@@ -66,9 +66,11 @@ class SeriesFile:
             shelf = {one.id: one for one in entries}
             if book_id == other_id or not {book_id, other_id} <= shelf.keys():
                 return
-            into = self.of(entries, other_id) or Series(uuid.uuid4().hex, "", (shelf[other_id],))
-            before = self.of(entries, book_id)
-            first = before and before.key != into.key and before.position(book_id) == 0
+            before, into = self.of(entries, book_id), self.of(entries, other_id)
+            first = before and before != into and before.position(book_id) == 0
+            if into is None:
+                into = Series(before.key if first else uuid.uuid4().hex, "", (shelf[other_id],))
+            name = "" if into.name or not first else before.name  # of a series that is taken along
             new = before.volumes if first else (shelf[book_id],)
             volumes = [one for one in into.volumes if one.id != book_id]
             numbers, at = self._numbers(volumes), [one.id for one in volumes].index(other_id) + 1
@@ -76,7 +78,7 @@ class SeriesFile:
             step = ((numbers[at] if at < len(numbers) else here + len(new) + 1) - here) / (len(new) + 1)
             numbers[at:at] = [here + step * n for n in range(1, len(new) + 1)]
             volumes[at:at] = new
-            self._put(into.key, volumes, numbers)
+            self._put(into.key, volumes, numbers, name)
 
     def move(self, entries: Sequence[BookEntry], book_id: str, step: int) -> None:
         """Moves a book one volume on (1) or back (-1) in its series."""
@@ -92,6 +94,11 @@ class SeriesFile:
         """Has a book belong to no series, whatever its file says."""
         with self._lock:
             self._become({**self._places, book_id: (_NONE, _UNKNOWN)}, self._names)
+
+    def rejoin(self, book_id: str) -> None:
+        """Has a book belong to the series that its file names, if it names one."""
+        with self._lock:
+            self._become({book: at for book, at in self._places.items() if book != book_id}, self._names)
 
     def rename(self, entries: Sequence[BookEntry], book_id: str, name: str) -> None:
         """Names the series of a book; "": as its files do."""
@@ -121,9 +128,9 @@ class SeriesFile:
         rising = all(before < behind < _UNKNOWN for before, behind in pairwise([-1.0, *own]))
         return own if rising else [float(number) for number in range(1, len(own) + 1)]
 
-    def _put(self, key: str, volumes: Sequence[BookEntry], numbers: Sequence[float]) -> None:
+    def _put(self, key: str, volumes: Sequence[BookEntry], numbers: Sequence[float], name: str = "") -> None:
         placed = {one.id: (key, number) for one, number in zip(volumes, numbers, strict=True)}
-        self._become({**self._places, **placed}, self._names)
+        self._become({**self._places, **placed}, {**self._names, key: name} if name else self._names)
 
     def _become(self, places: dict[str, Place], names: dict[str, str]) -> None:
         data = {"places": {book: _stored(place) for book, place in places.items()}, "names": names}

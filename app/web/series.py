@@ -10,7 +10,8 @@ from app.store.series import Series
 
 
 def series_html(entries: Sequence[BookEntry], book_id: str, series: Series | None) -> str:
-    """The series with its volumes, and the books that the open one may come after; empty without a book."""
+    """The series with its volumes, and the books that the open one may come after, or the
+    one that its file names and it has left; empty without a book."""
     if not book_id:
         return ""
     return render(
@@ -18,5 +19,6 @@ def series_html(entries: Sequence[BookEntry], book_id: str, series: Series | Non
         name=series.name if series else "",
         volumes=series.volumes if series else (),
         others=[one for one in entries if one.id != book_id],
+        named=next((one.series for one in entries if one.id == book_id), ""),
         current=book_id,
     )

@@ -83,6 +83,26 @@ def test_a_book_goes_from_one_series_into_another(kept):
     assert order(kept, shelf, A) == "ACBD", "a first volume takes its series along"
 
 
+@pytest.mark.parametrize("other", [D, entry("e", series="Other", volume=1)])
+def test_a_series_that_goes_behind_a_book_keeps_the_name_that_its_file_or_its_reader_gave(kept, other):
+    """The name that stood in a file was gone, without a word."""
+    one, two = entry("a", series="Wend", volume=2), entry("b", series="Wend", volume=3)
+    shelf = [one, two, other]
+    kept.put_behind(shelf, one.id, other.id)
+    series = kept.of(shelf, one.id)
+    assert order(kept, shelf, other) == f"{other.title}AB" and series.name == (other.series or "Wend")
+    kept.put_behind([*shelf, C], other.id, C.id)
+    assert kept.of([*shelf, C], C.id).name == (other.series or "Wend")
+
+
+def test_a_book_that_was_taken_out_can_go_back_where_its_file_says(kept):
+    one, two = entry("a", series="Wend", volume=1), entry("b", series="Wend", volume=2)
+    kept.take_out(one.id)
+    assert kept.of([one, two], one.id) is None
+    kept.rejoin(one.id)
+    assert order(kept, [one, two], one) == "AB"
+
+
 def test_a_book_that_is_deleted_leaves_no_gap_and_nothing_behind(kept, tmp_path):
     shelf = [A, B, C]
     kept.put_behind(shelf, B.id, A.id)
@@ -265,3 +285,7 @@ def test_a_book_whose_file_names_its_series_stands_in_it(desk):
     html = region(desk, "series")
     assert "Series: Ferries" in html
     assert re.findall(r'class="volume" data-act="book" data-id="(.)', html) == ["b", "a"]
+    act(desk, "leave-series")
+    assert "Ferries" in region(desk, "series")
+    act(desk, "rejoin-series")
+    assert "Series: Ferries" in region(desk, "series")
