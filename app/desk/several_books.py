@@ -124,9 +124,11 @@ class SeveralBooks:
             [mark for mark in marks if _leads(mark)],
             any(one.kind == "nothing" for one in marks),
         )
-        places = dict.fromkeys((mark.offset, mark.length, mark.where) for mark in leading)
+        places: dict[str, tuple[int, int, str]] = {}  # of each place that it names, the first
+        for mark in leading:
+            places.setdefault(mark.where, (mark.offset, mark.length, mark.where))
         state = "failed" if failed else "finished"
-        shown = tuple(places)[:SHOWN_PLACES]
+        shown = tuple(places.values())[:SHOWN_PLACES]
         return replace(one, state=state, pieces=tuple(said), places=shown, unsure=unsure)
 
     def _put(self, changed: BookAnswer) -> None:

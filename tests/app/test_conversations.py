@@ -61,7 +61,8 @@ def test_names_and_pins_last_and_pinned_ones_come_first(desk, tmp_path):
     again.close()
     assert [one.pinned for one in shown] == [True, False] and shown[0].title == "First?"
     assert shown[1].title.startswith("About the lamp x") and len(shown[1].title) <= 120
-    assert "About the lamp" in Page(desk).render()["library"][0]
+    library = Page(desk).render()["library"][0]
+    assert "About the lamp" in library and "data-bring-in" not in library
     desk.actions.dispatch({"act": "pin-talk", "id": first})
     assert not any(one.pinned for one in desk.history.conversations(desk.state.book_id))
 
@@ -217,3 +218,8 @@ def test_nothing_of_it_happens_under_a_running_answer(opened):
         desk.actions.dispatch(sent)
         assert desk.state.conversation_id == talk and desk.state.busy and desk.state.spoiler_limit is None
     desk.stop()
+
+
+def test_a_book_that_was_not_talked_about_says_where_a_conversation_is_brought_in(desk):
+    """The way stood in the menu of a conversation that was open."""
+    assert Page(desk).render()["library"][0].count("data-bring-in") == 1

@@ -78,6 +78,18 @@ def test_an_answer_names_places_in_its_own_book_and_leads_there(shelf):
     assert desk.state.book_id == others[0] and desk.state.passage.offset == offset
 
 
+def test_a_place_is_offered_once_however_often_an_answer_leads_there(shelf):
+    """Two buttons had one name, a chapter's."""
+    desk, engine, _others = shelf
+    engine.answer = (
+        "“Nobody came. Nobody came. Nobody came.” It says “came. Nobody came. Nobody came.” as well."
+    )
+    desk.questions.ask(QUESTION)
+    for one in asked_all(desk):
+        names = [where for _offset, _length, where in one.places]
+        assert names and len(names) == len(set(names))
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_every_book_keeps_its_own_limit_and_instructions(shelf, book, asked):
     desk, engine, others = shelf

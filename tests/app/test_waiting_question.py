@@ -250,8 +250,10 @@ def test_what_waited_stands_unasked_in_its_conversation_at_the_next_start(answer
     desk.actions.dispatch({"act": "said", "id": talk, "book": other.sha256})
     assert [turn.text for turn in desk.books.turns] == ["Where?", ""]
     assert 'data-reason="waited"' in shown(desk, "turns")
+    assert "Regenerate" not in shown(desk, "turns"), "nothing was generated"
     desk.questions.regenerate()
     done(desk)
+    assert "Regenerate" in shown(desk, "turns")
     assert [turn.text for turn in desk.books.turns] == ["Where?", ANSWER]
     assert desk.engine.asked[-1].question == "Where?"
 

@@ -18,14 +18,18 @@ PASTED = "Notes on the harbour.\n\n" + "The harbour master kept two sets of book
 def shelf(serve, open_page):
     """Both samples on the shelf, the first asked about: (page, desk)."""
     page = open_page(serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=TOLD)))
-    desk = serve.desk
+    return page, filled(serve.desk, page)
+
+
+def filled(desk, page):
+    """The desk, with both samples on the shelf, the first asked about."""
     for sample in desk.imports.samples[:2]:
         desk.imports.sample(sample.name)
         wait_until(lambda: desk.state.opening is None)
         desk.questions.ask(f"What of the brother in {sample.stem}?")
         wait_until(lambda: not desk.state.busy)
     page.wait_for_selector(".shelf .book >> nth=1")
-    return page, desk
+    return desk
 
 
 def test_a_card_says_what_is_known_and_kept_of_a_book(shelf):
@@ -50,6 +54,28 @@ def test_no_line_of_a_conversations_name_is_cut_in_its_middle(shelf):
     desk.actions.dispatch({"act": "rename-talk", "id": talk, "text": name})
     page.wait_for_selector(f".talks [data-id='{talk}'][title='{name}']")
     assert page.eval_on_selector_all(".talks [data-act=talk]", CUT) == 0
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_the_bin_of_a_conversation_is_hit_by_the_first_press(serve, open_page, touch):
+    """It went a line down under the mouse, where fingers are expected, and nothing was deleted."""
+    url = serve(FakeRuntime(pace=0.002, prefill_steps=2, answer=TOLD))
+    page = open_page(url, width=1280, height=800, has_touch=touch, is_mobile=touch)
+    desk = filled(serve.desk, page)
+    first = desk.state.conversation_id
+    desk.actions.dispatch({"act": "new"})
+    desk.questions.ask("And of the sister?")
+    wait_until(lambda: not desk.state.busy)
+    page.wait_for_selector(f".talks li:has([data-id='{first}']) >> nth=0")
+    page.hover(f".talks [data-act=talk][data-id='{first}']")
+    found = page.locator(f".talks [data-act=forget-talk][data-id='{first}']")
+    box = found.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    before = found.bounding_box()
+    page.mouse.down()
+    assert found.bounding_box() == before
+    page.mouse.up()
+    page.wait_for_selector(".notice [data-act=undo]")
 
 
 def test_what_was_said_is_found_and_leads_to_its_turn(shelf):
