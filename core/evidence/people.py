@@ -62,6 +62,10 @@ class Person:
     mentions: tuple[tuple[int, int], ...]
 
 
+# mentions by whether they are a role, words and title
+_Forms = Mapping[tuple[bool, tuple[str, ...], str], Sequence[Mention]]
+
+
 @dataclass(slots=True)
 class _Known:
     """A person while the forms are put together."""
@@ -106,7 +110,7 @@ def joined_people(mentions: Sequence[Mention]) -> tuple[Person, ...]:
             bearers = []
         if not title:
             bearers = [one for one in bearers if not _namesake(one, found)]
-        person = _by_role(known, words) if role else _by_name(bearers, found[0], sex)
+        person = _by_role(known, words) if role else _by_name(bearers, found[0], sex, forms)
         if person is None:
             person = _Known(words, set(), role, sex)
             known.append(person)
@@ -174,18 +178,12 @@ def _divided(bearers: Sequence[_Known], found: Sequence[Mention]) -> bool:
     return not more and len(often) > 1 and len(found) < often[0] < _MEANT * often[1]
 
 
-def _unmarried(
-    person: _Known,
-    found: Sequence[Mention],
-    forms: Mapping[tuple[bool, tuple[str, ...], str], Sequence[Mention]],
-) -> bool:
+def _unmarried(person: _Known, found: Sequence[Mention], forms: _Forms) -> bool:
     """Whether a wife's title with the surname is her mother's: the text calls her by her first name nearly
     always. "Clarissa" is Mrs. Dalloway.
     """
-    first, *more = person.words
-    called = len(person.mentions) + len(forms.get((False, (first,), ""), ()))
-    surname = more and found[0].words == person.words[-1:] and not person.titles
-    return bool(surname) and called >= _MARRIED * len(found)
+    surname = len(person.words) > 1 and found[0].words == person.words[-1:] and not person.titles
+    return surname and _times(person, forms) >= _MARRIED * len(found)
 
 
 def _namesake(person: _Known, found: Sequence[Mention]) -> bool:
@@ -199,7 +197,7 @@ def _namesake(person: _Known, found: Sequence[Mention]) -> bool:
     return not any(near)
 
 
-def _by_name(fitting: list[_Known], mention: Mention, sex: str) -> _Known | None:
+def _by_name(fitting: list[_Known], mention: Mention, sex: str, forms: _Forms) -> _Known | None:
     """Whom of its bearers a form belongs to: of several the one with its title, else whom the text names
     most. With a surname, and a title that none of several has, it is one's whom the text names far oftener
     than the others, else somebody else's.
@@ -208,14 +206,20 @@ def _by_name(fitting: list[_Known], mention: Mention, sex: str) -> _Known | None
     if mention.title and not titled and len(fitting) > 1:
         called = [one for one in fitting if mention.words[0] == one.words[0] and len(one.words) > 1]
         alike = [one for one in fitting if sex and one.sex == sex]
-        fitting = _sole(called or alike or fitting)  # "Madam Mina" and "Mrs. Harker" are one
+        fitting = _sole(called or alike or fitting, forms)  # "Madam Mina" and "Mrs. Harker" are one
     return max(titled or fitting, key=lambda one: len(one.mentions), default=None)
 
 
-def _sole(bearers: list[_Known]) -> list[_Known]:
+def _sole(bearers: list[_Known], forms: _Forms) -> list[_Known]:
     """The one that the text names far oftener than the others, if any."""
-    first, *others = sorted(bearers, key=lambda one: -len(one.mentions))
-    return [first] if not others or len(first.mentions) >= _MEANT * len(others[0].mentions) else []
+    first, *others = sorted(bearers, key=lambda one: -_times(one, forms))
+    return [first] if not others or _times(first, forms) >= _MEANT * _times(others[0], forms) else []
+
+
+def _times(person: _Known, forms: _Forms) -> int:
+    """How often the text names somebody so far, and by the first name alone."""
+    first, *more = person.words
+    return len(person.mentions) + len(forms.get((False, (first,), ""), ()) if more else ())
 
 
 def _sexes(mentions: Sequence[Mention]) -> defaultdict[str, str]:

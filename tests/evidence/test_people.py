@@ -81,6 +81,15 @@ def test_a_title_and_a_surname_are_his_whom_the_text_names_far_oftener():
     assert named(often + child + "“Oh,” said Emil Rask.")["Mr. Rask"] == 1
 
 
+def test_a_title_and_a_surname_are_hers_who_mostly_goes_by_her_first_name():
+    """“Miss Thorne” was the aunt, who was named in full oftener, and dead."""
+    text = "Ilsabet Thorne came to the island. Her aunt Wenna Thorne had died. Wenna Thorne left her a box. "
+    text += "Aunt Wenna Thorne had kept the light. " + "Ilsabet climbed the stair, and she saw the sea. " * 12
+    text += "He said to Miss Thorne that she was late. Ilsabet laughed."
+    by_name = {one.name: one.forms for one in people(text)}
+    assert by_name["Ilsabet Thorne"] == ("Ilsabet", "Ilsabet Thorne", "Miss Thorne")
+
+
 def test_a_bare_surname_is_the_husbands():
     """Of a wife who is named more often with her title all was counted, and he vanished."""
     wife = "“Madame Rudd,” said he. Madame Rudd knitted. “No,” said Madame Rudd. "
