@@ -64,6 +64,8 @@ _NO_SENTENCE = re.compile(
     r",?\s(?:who|whom|whose|which|where|that)\b[^,;:]*[.!?]",
     re.IGNORECASE,
 )
+_YEAR = re.compile(r"(?<![\d,.])(?:1\d|20)\d\d(?![\d,]|\.\d)")
+_AMOUNT = re.compile(r"\d")
 _OWNER = re.compile(r"\b(?:his|hers?|its|theirs?|him|them)\b")
 
 
@@ -130,6 +132,11 @@ def same_ones(said: str, there: str) -> bool:
         kept.issuperset(_TOKEN.findall(match["which"].lower())) or words.isdisjoint(_of_which(match))
         for match in _WHICH.finditer(there)
     )
+
+
+def same_years(said: str, there: str) -> bool:
+    """Whether what is counted in a year of the book's sentence `there` is not told as the count of always."""
+    return not _AMOUNT.search(_YEAR.sub("", said)) or set(_YEAR.findall(there)) <= set(_YEAR.findall(said))
 
 
 def same_owners(said: str, there: str) -> bool:

@@ -14,7 +14,15 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
-from core.evidence.clauses import is_sentence, same_clauses, same_number, same_ones, same_owners, shared_part
+from core.evidence.clauses import (
+    is_sentence,
+    same_clauses,
+    same_number,
+    same_ones,
+    same_owners,
+    same_years,
+    shared_part,
+)
 from core.evidence.denial import DENIES, denied
 from core.evidence.naming import TITLES, points_back, subject_name, unquoted
 from core.evidence.passages import sentence_spans, unlabelled
@@ -116,7 +124,7 @@ class NearSentences:
             return False
         if not same_ones(said, there) or not same_owners(said, there):
             return False
-        return same_clauses(said, there, subject_before=points_back(there))
+        return same_years(said, there) and same_clauses(said, there, subject_before=points_back(there))
 
     def _said(self, number: int) -> str:
         return " ".join(self._text[slice(*self._sentences[number])].split())

@@ -18,6 +18,7 @@ _NOTE = r"(?:\[(?:\d{1,4}|[*†‡§])\]|[⁰¹²³⁴-⁹]{1,4})"  # the number
 # taken apart into words (. ”) behind a space
 _SENTENCE = re.compile(
     r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bRev)(?<!\bCapt)(?<!\bProf)(?<!\bMessrs)"
+    r"(?<!\bCol)(?<!\bGen)(?<!\bLt)(?<!\bSgt)(?<!\bMaj)(?<!\bAdm)(?<!\bHon)(?<!\bGov)"
     r"(?<!\b[A-Z])(?<!^\d)(?<!^\d\d)"
     rf"[.!?…]+(?:[\"'”’“‘»«)\]]|[ \xa0\u202f][»”]|{_NOTE})*\s+(?![a-z])"
     rf"|[。！？]+[」』”’]*(?P<straight>\"?){_NOTE}*\s*",

@@ -198,7 +198,8 @@ WHICH = (
     "Some of the pilots rowed home before dawn. "
     "The thief lost the use of his right hand in the quarry. "
     "At last Rudd lit the lamp of the harbour. "
-    "Both ferries of the harbour sank in the gale."
+    "Both ferries of the harbour sank in the gale. "
+    "In 2019 the locks passed 11,402 boats, of which 310 carried freight."
 )
 
 
@@ -220,6 +221,9 @@ WHICH = (
         ("The thief lost the use of his hand in the quarry.", False),
         ("Rudd lit the lamp of the harbour.", True),
         ("The ferries of the harbour sank in the gale.", False),
+        ("The locks passed 11,402 boats, of which 310 carried freight.", False),  # in one year
+        ("In 2019 the locks passed 11,402 boats.", True),
+        ("The locks passed boats, of which 310 carried freight.", False),
     ],
 )
 def test_which_of_several_is_kept(said: str, stands: bool):

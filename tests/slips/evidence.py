@@ -26,6 +26,7 @@ SLIPS = (
     Slip("core/evidence/nearness.py", "if not same_ones(said, there) or", "if", _NEAR),
     Slip("core/evidence/nearness.py", "or not same_owners(said, there)", "", _NEAR),
     Slip("core/evidence/clauses.py", "told <= {", "True or {", _NEAR),
+    Slip("core/evidence/nearness.py", "same_years(said, there) and", "", _NEAR),
     Slip("core/evidence/choosing.py", "return max(1, least, ", "return max(1, ", _CHOOSING),
     Slip("core/evidence/choosing.py", "or _YOU.match(sentence)", "", _CHOOSING),
     Slip("core/evidence/choosing.py", "salutation.end() if salutation and", "low if", _CHOOSING),
