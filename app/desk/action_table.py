@@ -62,9 +62,9 @@ def of_books(
         "refused": action(
             imports.refuse, name=text_field("name", NAME_CHARS), limit_mb=number_field("limit")
         ),
-        "sample": action(imports.sample, name=text_field("name")),
+        "sample": action(imports.sample, goes_on=True, name=text_field("name")),
         "cancel-opening": action(imports.cancel),
-        "open-found": action(folders.open, path=text_field("id", PATH_CHARS)),
+        "open-found": action(folders.open, goes_on=True, path=text_field("id", PATH_CHARS)),
         "put-away": action(folders.put_away, path=text_field("file", PATH_CHARS)),
         "offer-again": action(folders.offer_again),
         "add-folder": action(folders.add, folder=text_field("text", PATH_CHARS)),
@@ -72,11 +72,17 @@ def of_books(
         "read-pictures": action(imports.read_pictures),
         "install-ocr": action(imports.install_ocr),
         "read-otherwise": action(shelf.read_otherwise),
-        "book": action(books.select, book_id=text_field("id")),
+        "book": action(books.select, goes_on=True, book_id=text_field("id")),
         "search": action(search.look_for, words=text_field("text")),
-        "said": action(books.open_conversation, conversation_id=text_field("id"), book_id=text_field("book")),
+        "said": action(
+            books.open_conversation,
+            goes_on=True,
+            conversation_id=text_field("id"),
+            book_id=text_field("book"),
+        ),
         "place": action(
             books.open_place,
+            goes_on=True,
             book_id=text_field("book"),
             offset=number_field("offset"),
             length=number_field("length"),
@@ -167,8 +173,8 @@ def of_conversations(
 ) -> dict[str, Action]:
     """What is done with conversations."""
     return {
-        "talk": action(books.open_conversation, conversation_id=text_field("id")),
-        "new": action(books.begin_conversation),
+        "talk": action(books.open_conversation, goes_on=True, conversation_id=text_field("id")),
+        "new": action(books.begin_conversation, goes_on=True),
         "forget-talk": action(trash.throw_conversation, conversation_id=text_field("id")),
         "clear": action(trash.throw_open_conversation),
         "undo": action(trash.restore, names=text_field("id")),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.desk.state import AppState
 from app.desk.store import Store
 
 log = logging.getLogger(__name__)
@@ -30,16 +31,21 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Calls `do` with these fields by name. `while_moving`: also while the data folder is on its way."""
+    """Calls `do` with these fields by name. `while_moving`: also while the data folder is on its way.
+    `goes_on`: to something else, so that what was said of files is seen.
+    """
 
     do: Callable[..., object]
     fields: Mapping[str, Field]
     while_moving: bool = False
+    goes_on: bool = False
 
 
-def action(do: Callable[..., object], *, while_moving: bool = False, **fields: Field) -> Action:
+def action(
+    do: Callable[..., object], *, while_moving: bool = False, goes_on: bool = False, **fields: Field
+) -> Action:
     """An action of the table."""
-    return Action(do, fields, while_moving)
+    return Action(do, fields, while_moving, goes_on)
 
 
 def text_field(name: str, most: int = _TEXT_CHARS, *, default: str = "") -> Field:
@@ -81,6 +87,8 @@ class Dispatcher:
             log.warning("%s was sent with values that it cannot have", given["act"])
             return
         if wanted.while_moving or not self._store.refuse_while_moving():
+            if wanted.goes_on:
+                self._store.update(AppState.gone_on)
             wanted.do(**values)
 
 

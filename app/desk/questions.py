@@ -214,7 +214,7 @@ class Questions:
             return self._queue(ask)
         if waiting := self._overflow(ask, instead_of):
             return self._has_choice(waiting)
-        self._store.update(conversation_id=talk)
+        self._store.update(AppState.gone_on, conversation_id=talk)
         return self._answers.begin(ask, instead_of) or (instead_of is None and self._queue(ask))
 
     def _queue(self, ask: Request) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.desk.answer_snapshot import Snapshot
 from app.desk.values import (
@@ -71,8 +71,8 @@ class AppState:
     looking: FileInspection | None = None  # the model file that is looked at
     notice: Notice | None = None
     deleted: tuple[Deletion, ...] = ()  # what can be brought back, the last one at the end
-    arrivals: tuple[Arrival, ...] = ()  # files that were read: said until closed or until the book is opened
-    failures: tuple[str, ...] = ()  # why files were not opened: these stay until the person closes them
+    arrivals: tuple[Arrival, ...] = ()  # files that were read: said until closed, or `gone_on`
+    failures: tuple[str, ...] = ()  # why files were not opened: likewise
     refused_setting: RefusedSetting | None = None
     # whether the end of the last tab may end the app; whether that tab went before anybody was asked
     closable: bool = False
@@ -128,6 +128,10 @@ class AppState:
     def is_moving(self) -> bool:
         """Whether the data folder is on its way to another place."""
         return self.moving is not None and self.moving.done is not None
+
+    def gone_on(self) -> AppState:
+        """What was said of files is seen once the person goes on to something else, unless more are read."""
+        return self if self.opening else replace(self, arrivals=(), failures=())
 
     def arrivals_but(self, book_id: str) -> tuple[Arrival, ...]:
         """What is said of files that were read, this book's left out."""

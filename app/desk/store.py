@@ -50,14 +50,14 @@ class Store:
         self.update(notice=Notice(text, kind, remedies=remedies))
 
     def fail(self, name: str, why: str, *, stored_as: str = "") -> None:
-        """Puts why the file called `name` was not opened beside the message, until the person closes it;
-        `stored_as`: see app.desk.file_failures.
+        """Puts why the file called `name` was not opened beside the message, until the person closes it or
+        goes on; `stored_as`: see app.desk.file_failures.
         """
         said = of_file(name, why, stored_as=stored_as)
         self.update(lambda now: replace(now, failures=tuple(dict.fromkeys((*now.failures, said)))))
 
     def arrive(self, book_id: str, words: str) -> None:
-        """Puts what came of a book's file beside the message, until that is closed or the book opened."""
+        """Puts what came of a book's file beside the message, until the person closes it or goes on."""
         said = Arrival(book_id, words)
         self.update(lambda now: replace(now, arrivals=(*now.arrivals_but(book_id), said)))
 

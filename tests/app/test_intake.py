@@ -390,13 +390,54 @@ def test_all_files_that_were_read_are_said(make_desk, engine, book, tmp_path, wo
     desk.store.say("Nothing was found.")
     assert ways_to_books(desk) == [one for one in read_ones if one != desk.state.book_id]
     assert len(ways_to_books(desk)) == (3 if working else 2)
-    desk.actions.dispatch({"act": "book", "id": "c" * 64})
-    assert [one.book_id for one in desk.state.arrivals] == read_ones[1:]
     desk.actions.dispatch({"act": "forget", "id": "d" * 64})
-    assert [one.book_id for one in desk.state.arrivals] == read_ones[2:]
+    assert [one.book_id for one in desk.state.arrivals] == ["c" * 64, "e" * 64]
     desk.actions.dispatch({"act": "dismiss-arrivals"})
     assert desk.state.arrivals == () and len(desk.state.failures) == 1
     desk.stop()
+
+
+GOES_ON = {
+    "book": {"id": "c" * 64},
+    "place": {"book": "c" * 64, "offset": "5", "length": "2"},
+    "new": {},
+    "suggest": {"text": "Who?"},
+}
+
+
+@pytest.mark.parametrize("act", GOES_ON)
+def test_what_was_said_of_files_goes_when_the_person_goes_on(make_desk, engine, book, tmp_path, act):
+    """It stood above every other book until it was closed, of files long known to be read or not there."""
+    go, read = several(tmp_path, book)
+    desk = make_desk(engine, read=read)
+    for name in ("c", "bad", "d"):
+        go.clear()
+        path = str(put(tmp_path, f"{name}.txt"))
+        desk.actions.dispatch({"act": "upload", "path": path, "name": f"{name}.txt", "several": "1"})
+        desk.actions.dispatch({"act": "new"})
+        go.set()
+        wait_until(lambda: desk.state.opening is None)
+    assert len(desk.state.arrivals) == 2 and len(desk.state.failures) == 1, "not before all are read"
+    desk.actions.dispatch({"act": act, **GOES_ON[act]})
+    assert desk.state.arrivals == () == desk.state.failures
+
+
+def test_what_begins_by_itself_leaves_what_is_said_of_files(make_desk, engine, book, tmp_path):
+    """Nobody may have been there to see it."""
+    go, read = several(tmp_path, book)
+    desk = make_desk(engine, read=read)
+    desk.library.add(book)
+    desk.books.select(book.sha256)
+    go.set()
+    engine.pace = 0.05
+    assert desk.questions.ask("Who?") and desk.questions.ask("And then?")
+    for name in ("bad.txt", "c.txt"):
+        desk.actions.dispatch({"act": "upload", "path": str(put(tmp_path, name)), "name": name})
+        wait_until(lambda: desk.state.opening is None)
+    assert desk.state.queued
+    engine.pace = 0.0
+    wait_until(lambda: not desk.state.busy)
+    assert len(engine.asked) == 2 and len(desk.state.arrivals) == len(desk.state.failures) == 1
 
 
 def test_of_a_file_that_came_alone_its_book_says_enough(make_desk, engine, book, tmp_path):
