@@ -199,12 +199,13 @@ class ShelfSearch:
 
 
 def _in_text(book: Document, start: int, end: int) -> FoundText:
-    """A place in the book's text, with the words around it on one line."""
-    left, right = max(0, start - AROUND_CHARS), min(len(book.text), end + AROUND_CHARS)
+    """A place in the book's text, with the words around it in its section on one line."""
+    section = book.section_at(start)
+    left, right = max(section.start, start - AROUND_CHARS), min(section.end, end + AROUND_CHARS)
     parts = (book.text[left:start], book.text[start:end], book.text[end:right])
     before, words, after = (re.sub(r"\s+", " ", part) for part in parts)
-    before = "…" + before.partition(" ")[2] if left else before
-    after = after.rpartition(" ")[0] + "…" if right < len(book.text) else after
+    before = "…" + before.partition(" ")[2] if left > section.start else before.lstrip()
+    after = after.rpartition(" ")[0] + "…" if right < section.end else after.rstrip()
     return FoundText("text", where(book, start), before, words, after, offset=start, length=end - start)
 
 

@@ -69,7 +69,8 @@ def crowded_html(crowded: ContextOverflow | None) -> str:
 
 def asks_too_html(entries: Sequence[BookEntry], asked_too: Sequence[tuple[str, str]], book_id: str) -> str:
     """The other books that a question may be put to, too; empty where no book is open, or no other one."""
-    others = [one for one in entries if one.id != book_id and not one.missing] if book_id else []
+    there = [one for one in entries if not one.missing]
+    others = [one for one in there if one.id != book_id] if book_id in [one.id for one in there] else []
     ticked = [(one, (book_id, one.id) in asked_too) for one in others]
     return render("asks_too.html", books=ticked, count=sum(chosen for _one, chosen in ticked))
 

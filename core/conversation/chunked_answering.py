@@ -17,6 +17,7 @@ from core.events import Event, ReadingStep
 from core.evidence.support import UNSAID_HERE
 from core.request import Request
 from core.text.words import translated as _
+from core.text.words import translated_count as _n
 
 # a follow-up stays with its part unless another one matches clearly better
 _STAY = 0.7
@@ -52,9 +53,12 @@ class ChunkedAnswering(Responder):
         if part is None:
             part = plan.parts[0]
             notes = (_("The question names nothing that occurs in what may be read, so its beginning was."),)
+        memo = self._memo(known)
+        if not memo and (others := len(plan.parts) - 1):
+            words = _n("{count} other part was not read.", "{count} other parts were not read.", others)
+            notes = (*notes, words.format(count=others))
         self._conversations.memory(ask).part = part
         yield ReadingStep(plan.parts.index(part) + 1, len(plan.parts), part.label)
-        memo = self._memo(known)
         answer = self._turns.turn(
             run,
             part_key(ask, part),

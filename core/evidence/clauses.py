@@ -9,7 +9,8 @@ between two shared words is looked at on both sides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
@@ -64,6 +65,7 @@ _NO_SENTENCE = re.compile(
     r",?\s(?:who|whom|whose|which|where|that)\b[^,;:]*[.!?]",
     re.IGNORECASE,
 )
+_NOUN_BEGINS = re.compile(rf"\b{_DETERMINER}\s\Z", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d,.])(?:1\d|20)\d\d(?![\d,]|\.\d)")
 _AMOUNT = re.compile(r"\d")
 _OWNER = re.compile(r"\b(?:his|hers?|its|theirs?|him|them)\b")
@@ -124,13 +126,18 @@ def same_number(said: str, there: str) -> bool:
 
 def same_ones(said: str, there: str) -> bool:
     """Whether `said` speaks of as many, and of the same, as the book's sentence `there`: it leaves off no
-    "second" or "only" of a noun that it keeps, and makes no "all" of them.
+    "second" or "only" of a noun that it keeps, nor what tells two of a name apart ("the county court ...; the
+    court of appeal ..."), and makes no "all" of them.
     """
     kept, words = set(_TOKEN.findall(said.lower())), set(terms(said))
     told = {match["which"].lower() for match in _WHICH.finditer(said)}
-    return told <= {match["which"].lower() for match in _WHICH.finditer(there)} and all(
-        kept.issuperset(_TOKEN.findall(match["which"].lower())) or words.isdisjoint(_of_which(match))
-        for match in _WHICH.finditer(there)
+    return (
+        told <= {match["which"].lower() for match in _WHICH.finditer(there)}
+        and all(
+            kept.issuperset(_TOKEN.findall(match["which"].lower())) or words.isdisjoint(_of_which(match))
+            for match in _WHICH.finditer(there)
+        )
+        and words.isdisjoint(_told_apart(words, there))
     )
 
 
@@ -144,6 +151,16 @@ def same_owners(said: str, there: str) -> bool:
     needle that "gave its stroke" it is not "his".
     """
     return set(_OWNER.findall(said.lower())) <= set(_OWNER.findall(there.lower()))
+
+
+def _told_apart(kept: Set[str], there: str) -> Iterator[str]:
+    """The nouns that a sentence has more than once, one with a word right before it that is not `kept`."""
+    found = list(_words(there))
+    times = Counter(word.term for word in found)
+    for before, word in pairwise(found):
+        beside = _NOUN_BEGINS.search(there[: before.start]) and not there[before.end : word.start].strip(" -")
+        if times[word.term] > 1 and beside and before.term not in kept:
+            yield word.term
 
 
 def _of_which(match: re.Match[str]) -> list[str]:

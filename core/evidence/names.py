@@ -116,6 +116,7 @@ IS_WHERE = re.compile(r"[ \n]+is[ \n]+where\b")  # behind a place's name
 _ALSO = re.compile(r",\s(?:\w+ly\s|also\s|otherwise\s)?(?:called|nicknamed|known\sas)\s|,?\salias\s")
 _WHO_THAT_IS = re.compile(r",\s(?:the|an?)\s[^,.;:!?]*[,.;:!?)]")
 _NAMED = re.compile(r"\b(?:named|name is|name was)\s+([A-Z][a-z]+)\b(?!\s+(?:of|[A-Z]))")
+_HIS_NAME = re.compile(r"\b(?:his|her|my|whose)\sname\s(?:is|was)\s\Z", re.IGNORECASE)
 _ANIMAL = (
     r"(?:dog|hound|puppy|spaniel|terrier|retriever|mastiff|collie|sheepdog|poodle|bulldog|greyhound|cat"
     r"|kitten|tomcat|horse|pony|mare|stallion|donkey|parrot)"
@@ -378,6 +379,8 @@ def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> fl
     beside = read.between(first - 1) in _ADJACENT
     fond = beside and read.word(first - 1) in _FOND
     ship = beside and read.word(first - 1) in _SHIPS
+    start = read.words[first][0]
+    named = _HIS_NAME.search(read.text, max(0, start - 30), start)
     acts = behind in _ACTS or behind.endswith("ed") and behind not in SPEAKS
     return (
         3.0 * bool(title)
@@ -386,6 +389,7 @@ def _evidence(read: _Text, first: int, last: int, title: str, before: str) -> fl
         + 0.4 * bool(_OWNS.match(read.text, end))
         + 0.5 * bool(called)
         + 1.0 * fond
+        + 3.0 * bool(named)
         - 4.0 * ship
         - 1.5 * (before in PLACE_PREPOSITIONS)
         - 0.3 * (before in _WITH)

@@ -10,6 +10,8 @@ import pytest
 
 from app.store.book_entry import BookEntry
 from app.store.series import SeriesFile
+from app.web.composer import asks_too_html
+from app.web.series import series_html
 from tests.support.fake_runtime import wait_until
 from tests.support.said import figures
 from tests.support.stories import in_chapters, region
@@ -276,6 +278,14 @@ def test_a_deleted_volume_is_gone_from_the_series_and_back_when_that_is_undone(d
     act(desk, "book", id="e" * 64)
     assert re.findall(r'class="volume" data-act="book" data-id="(.)', region(desk, "series")) == ["e", "d"]
     assert "c" * 64 not in desk.library.series._path.read_text()
+
+
+def test_a_book_whose_text_is_gone_offers_neither_a_series_nor_other_books(desk):
+    entries = desk.library.entries()
+    current, asked = entries[0].id, ()
+    assert series_html(entries, current, None) and asks_too_html(entries, asked, current)
+    gone = [replace(one, missing=one.id == current) for one in entries]
+    assert not series_html(gone, current, None) and not asks_too_html(gone, asked, current)
 
 
 def test_a_book_whose_file_names_its_series_stands_in_it(desk):

@@ -341,6 +341,13 @@ def test_what_the_limit_alone_hides_is_not_said_to_be_nowhere(desk):
     assert NONE in look(desk, "zyxomma")
 
 
+def test_what_stands_around_a_place_is_of_its_chapter(two, book):
+    """The end of the chapter before and the heading stood in one line with it."""
+    (first, *_rest) = re.findall(r"<mark>Nobody came. Nobody</mark>", look(two, "Nobody came. Nobody"))
+    html = look(two, "Nobody came. Nobody")
+    assert first and "lit the lamp" not in html and "Nobody" in html
+
+
 def test_nothing_of_a_books_text_is_found_behind_its_limit(two, book):
     two.books.select("b" * 64)
     two.actions.dispatch({"act": "limit", "value": "1"})

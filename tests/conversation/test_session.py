@@ -167,6 +167,7 @@ def test_question_goes_to_the_part_that_matches_and_names_it():
     done = finished(ask(session, book(), "What about the wedding?"))
     assert done.sources == ("Chapter 3",)
     assert not any("Chapter 3" in note for note in done.notes), "what was read is said once, by sources"
+    assert [values(note).get("count") for note in done.notes] == [4, 3], "parts, and those that were not read"
     assert "wedding guests" in CharTokenizer().decode(engine.prompts[0])
     assert "copper magnet" not in CharTokenizer().decode(engine.prompts[0])
 

@@ -275,8 +275,10 @@ def test_quit_says_goodbye_and_ends_the_server(serve, open_page):
     fake.save_s = 1.0
     page = open_page(serve(fake))
     page.on("dialog", lambda dialog: dialog.accept())
+    page.click("[data-theme-choice=dark]")
     page.click("[data-quit]")
     page.wait_for_selector("#now:has-text('is being stored')")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 33, 42)"
     serve.server.wait()
     serve.server.stop()
     assert fake.saved and fake.closed

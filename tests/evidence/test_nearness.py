@@ -199,6 +199,7 @@ WHICH = (
     "The thief lost the use of his right hand in the quarry. "
     "At last Rudd lit the lamp of the harbour. "
     "Both ferries of the harbour sank in the gale. "
+    "The county court found for the village in 2011; the court of appeal found for the Board in 2013. "
     "In 2019 the locks passed 11,402 boats, of which 310 carried freight."
 )
 
@@ -223,6 +224,8 @@ WHICH = (
         ("The ferries of the harbour sank in the gale.", False),
         ("The locks passed 11,402 boats, of which 310 carried freight.", False),  # in one year
         ("In 2019 the locks passed 11,402 boats.", True),
+        ("The court found for the village in 2011.", False),  # the other one did not
+        ("The county court found for the village in 2011.", True),
         ("The locks passed boats, of which 310 carried freight.", False),
     ],
 )

@@ -90,6 +90,13 @@ def test_a_title_and_a_surname_are_hers_who_mostly_goes_by_her_first_name():
     assert by_name["Ilsabet Thorne"] == ("Ilsabet", "Ilsabet Thorne", "Miss Thorne")
 
 
+def test_whose_name_is_given_is_somebody_however_seldom():
+    """“His name was Osric Vane”, and nobody of that name was among the people up to there."""
+    text = "The merchant was blamed instead. His name was Osric Vane. He paid two hundred pounds.\n\n"
+    text += "What is owed must be paid, and it is owed to Osric Vane. There will be three letters.\n\n"
+    assert [(one.name, len(one.mentions)) for one in people(text)] == [("Osric Vane", 2)]
+
+
 def test_a_bare_surname_is_the_husbands():
     """Of a wife who is named more often with her title all was counted, and he vanished."""
     wife = "“Madame Rudd,” said he. Madame Rudd knitted. “No,” said Madame Rudd. "
