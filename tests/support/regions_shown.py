@@ -192,7 +192,7 @@ def every_region() -> list[str]:
         regions.stage_html(BOOK, CARD, covered=False, opening=None, talking=False),
         regions.ways_html(CHAPTERS, reading_mode="auto", spoiler_limit=1, busy=False),
         instructions_html(BAD, BAD, fixed=True) + meter_html(ROOM),  # the meter has figures only
-        asks_too_html((ENTRY,), (("b", ENTRY.id),), "b"),
+        asks_too_html((ENTRY, replace(ENTRY, id="b")), (("b", ENTRY.id),), "b"),
         book_answers_html(
             [
                 BookAnswer(BAD, BAD, BAD, BAD, state, ((BAD, ""),), ((1, 2, BAD),))
@@ -263,7 +263,7 @@ def every_region() -> list[str]:
         names_html(BOOK, NAMES, limited=False, explains=True),
         names_html(BOOK, KNOWN_NAMES, limited=False),
         series_html((ENTRY,), ENTRY.id, Series("k", BAD, (ENTRY, ENTRY))),
-        series_html((ENTRY,), "b", None),
+        series_html((ENTRY, replace(ENTRY, id="b")), "b", None),
         names_html(BOOK, NAMES, limited=False, aside=replace(ASIDE, kind="person"), portraits=(PORTRAIT,)),
         aside_html(BOOK, ASIDE),
         aside_html(BOOK, replace(ASIDE, state="failed", error=BAD, sentences=())),
