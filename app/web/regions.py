@@ -202,8 +202,8 @@ def _fit(card: dict) -> dict[str, object] | None:
         words = _("Fits the context: {share} of it").format(share=f"{share:.0%}")
         return {"tone": "good", "words": words, "width": min(share, 1)}
     words = _n(
-        "Read in {count} part, then the whole from the parts",
-        "Read in {count} parts, then the whole from the parts",
+        "Summarised in {count} part, then the whole from the parts",
+        "Summarised in {count} parts, then the whole from the parts",
         count,
     ).format(count=count)
     if share > 1:

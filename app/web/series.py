@@ -10,8 +10,9 @@ from app.store.series import Series
 
 
 def series_html(entries: Sequence[BookEntry], book_id: str, series: Series | None) -> str:
-    """The series with its volumes, and the books that the open one may come after, or the
-    one that its file names and it has left; empty without a book, or its text."""
+    """The series with its volumes, or the one that its file names and it has left, and the books that the
+    open one may come after; empty without a book, or its text.
+    """
     if not any(one.id == book_id and not one.missing for one in entries):
         return ""
     return render(
