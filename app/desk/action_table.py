@@ -72,6 +72,8 @@ def of_books(
         "read-pictures": action(imports.read_pictures),
         "install-ocr": action(imports.install_ocr),
         "read-otherwise": action(shelf.read_otherwise),
+        "name-title": action(shelf.name, title=text_field("text", NAME_CHARS)),
+        "name-author": action(shelf.name, author=text_field("text", NAME_CHARS)),
         "book": action(books.select, goes_on=True, book_id=text_field("id")),
         "search": action(search.look_for, words=text_field("text")),
         "said": action(

@@ -36,6 +36,7 @@ class Shelf:
         JPEG, or empty. `again`: its text has changed, as it has too when an older reader had read it
         otherwise. `several`: its file came together with others, of which the last one's book stays open.
         """
+        document = self._library.as_named(document)
         before, working = "" if again else self.title_of(document.sha256), self._store.state.working
         again = again or self._reads_otherwise(document)
         unstored = self.keep(document, cover=cover, again=again)
@@ -47,6 +48,14 @@ class Shelf:
             self._store.fail(document.title, said)
         elif working or before or several:
             self._store.arrive(document.sha256, _arrived(document.title, before, again=again))
+
+    def name(self, **said: str) -> None:
+        """Gives the open book this `title` or `author`. No book loses its title."""
+        book = self._books.current
+        said = {name: " ".join(text.split()) for name, text in said.items()}
+        if book is not None and said.get("title") != "":
+            with_room(lambda: self._library.name(book.sha256, **said))
+            self._store.tell()
 
     def read_otherwise(self) -> None:
         """Puts all of the open web page in the place of its article, or the article back."""

@@ -242,7 +242,7 @@ class Runtime(Supervisor):
             yield now
 
     def _hand_over(self, process: EngineProcess, book: Document) -> None:
-        known = (book.sha256, hash(book.text))  # a file may be read otherwise than before
+        known = (book.sha256, hash((book.text, book.title)))  # a file may be read otherwise than before
         if self._known_book != known:
             process.send({"do": "book", "book_id": book.sha256, "data": book.packed})
             self._known_book = known

@@ -25,11 +25,12 @@ class BookEntry:
     tokens: int = 0  # of its text, for the model that read it last
     series: str = ""  # as its file says; "" and None where it does not
     volume: float | None = None
+    named: bool = False  # by the person: whatever its file says, title and author stay
     missing: bool = False  # its text is no longer in the data folder
     away: bool = False  # with the whole data folder: as where its drive was pulled out
 
     @classmethod
-    def of(cls, document: Document, *, opened: float, tokens: int = 0) -> BookEntry:
+    def of(cls, document: Document, *, opened: float, tokens: int = 0, named: bool = False) -> BookEntry:
         """Of a book that was just read."""
         return cls(
             id=document.sha256,
@@ -40,6 +41,7 @@ class BookEntry:
             chapters=len(document.chapters),
             opened=opened,
             tokens=tokens,
+            named=named,
             series=document.series,
             volume=document.volume,
         )

@@ -135,7 +135,7 @@ class Library:
         """Stores the book (again) and puts it first on the shelf. `cover`: a JPEG, where it has one. Raises
         OSError where the disk does not take it; `get` gives it until then.
         """
-        folder = self._folder(document.sha256)
+        folder, document = self._folder(document.sha256), self.as_named(document)
         self.unmark_forgotten(document.sha256)
         with self._lock:
             self._remember(document)
@@ -144,6 +144,23 @@ class Library:
         if cover:
             write_whole(folder / _COVER, cover)
         return self._write_entry(document)
+
+    def as_named(self, document: Document) -> Document:
+        """A book with the title and the author that the person gave it, if any."""
+        entry = self._stored_entry(self._folder(document.sha256))
+        return (
+            replace(document, title=entry.title, author=entry.author) if entry and entry.named else document
+        )
+
+    def name(self, book_id: str, **said: str) -> None:
+        """Gives a book this `title` or `author`, whatever its file says from then on. Raises KeyError for an
+        unknown book, OSError where the disk does not take it.
+        """
+        with self._lock:
+            document = replace(self.get(book_id), **said)
+            write_whole(self._folder(book_id) / "book.json", document.packed)
+            self._remember(document)
+            self._write_entry(document, named=True)
 
     def get(self, book_id: str) -> Document:
         """The book's text and chapters. Raises KeyError for an unknown or damaged book."""
@@ -348,11 +365,12 @@ class Library:
             write_whole(folder / "book.json", open_book.packed)
         _write(folder / name, data)
 
-    def _write_entry(self, document: Document) -> BookEntry:
+    def _write_entry(self, document: Document, *, named: bool = False) -> BookEntry:
         with self._lock:
             self._newest = max(self._clock(), self._newest + 0.001)  # a clock may be set back
             before = self._stored_entry(self._folder(document.sha256))
-            entry = BookEntry.of(document, opened=self._newest, tokens=before.tokens if before else 0)
+            tokens, named = (before.tokens, named or before.named) if before else (0, named)
+            entry = BookEntry.of(document, opened=self._newest, tokens=tokens, named=named)
             self._put(document.sha256, _ENTRY, asdict(entry))
             self._known[entry.id] = entry
             self._write_index()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 from dataclasses import replace
@@ -13,7 +14,9 @@ import pytest
 from app.desk import shelf
 from app.desk.shelf import kept_of_books
 from app.desk.values import ImportedFile, ShownPassage
+from app.store import library
 from app.store.history import History
+from app.store.library import Library
 from app.web.library import _last_read
 from app.web.page import Page
 from core import paths
@@ -310,6 +313,37 @@ def test_a_file_that_is_there_is_said_to_be_there(desk, book, working):
     (told,) = desk.state.arrivals
     (said,) = worded_by(shelf._arrived, told.words)
     assert "already" in said.template and desk.state.failures == ()
+
+
+def test_a_book_is_called_as_the_person_does_whatever_its_file_says(desk, book):
+    """“Unknown author” and a title made of a file's name stood there for good."""
+    desk.actions.dispatch({"act": "name-title", "text": "  The  Lamp\nof Orrin "})
+    desk.actions.dispatch({"act": "name-author", "text": "P. Lindqvist"})
+    desk.actions.dispatch({"act": "name-title", "text": "  "})
+
+    def named(shelf: Library) -> set[tuple[str, str]]:
+        (entry,), there = shelf.entries(), shelf.get(book.sha256)
+        return {(entry.title, entry.author), (there.title, there.author)}
+
+    own = {("The Lamp of Orrin", "P. Lindqvist")}
+    assert named(desk.library) == named(Library(desk.library._root)) == own
+    assert all(one in "".join(Page(desk).render()["stage"]) for one in own.copy().pop())
+    desk.shelf.put(book, cover=b"", again=False)  # its file once more
+    desk.shelf.put(replace(book, text=f"{book.text} Read anew."), cover=b"", again=True)
+    assert named(desk.library) == own and desk.library.get(book.sha256).text.endswith("anew.")
+    desk.actions.dispatch({"act": "name-author", "text": ""})
+    assert named(desk.library) == {("The Lamp of Orrin", "")}
+
+
+def test_what_a_book_is_called_is_not_half_written_on_a_full_disk(desk, book, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(library, "write_whole", full)
+    with pytest.raises(OSError, match="full"):
+        desk.actions.dispatch({"act": "name-title", "text": "Another"})
+    monkeypatch.undo()
+    assert desk.library.get(book.sha256).title == desk.library.entries()[0].title == book.title
 
 
 def test_the_books_themselves_are_looked_through_and_lead_to_their_places(two, book):

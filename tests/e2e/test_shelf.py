@@ -38,6 +38,17 @@ def test_a_card_says_what_is_known_and_kept_of_a_book(shelf):
     assert "today" in said and "words" in said and "disk" in said
 
 
+def test_a_title_is_corrected_where_it_stands(shelf):
+    page, desk = shelf
+    page.on("dialog", lambda dialog: dialog.accept("The Keeper's <b>Log</b>"))
+    page.hover(".card h2")
+    page.click("[data-act=name-title]")
+    page.wait_for_selector(".card h2:has-text('The Keeper')")
+    page.wait_for_selector(".book-current .book-name:has-text('<b>Log</b>')")
+    shot(page, "named")
+    assert desk.books.current.title == "The Keeper's <b>Log</b>"
+
+
 CUT = """buttons => buttons.flatMap((one) => {
   const text = document.createRange(), end = one.getBoundingClientRect().bottom
     - parseFloat(getComputedStyle(one).borderBottomWidth);
