@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import mode
 
 from core.evidence.choosing import BACK
 from core.evidence.names import MEN, TITLES, WOMEN, Mention, names
@@ -308,7 +309,9 @@ def _introduces(text: str, span: tuple[int, int], mentions: Sequence[tuple[int, 
     tells = any(_TELLS.match(text, right) for _left, right in inside)
     before = [(text[max(start, left - _BEFORE) : left], text[right : right + 1]) for left, right in inside]
     tells = tells or any(_IS_WHAT.search(one) and behind == "," for one, behind in before)
-    called = any(_CALLED.search(one) for one, _behind in before)
+    usual = mode(len(text[left:right].split()) for left, right in mentions)
+    whole = (len(text[left:right].split()) >= usual for left, right in inside)  # else who is named after
+    called = any(_CALLED.search(one) and full for (one, _behind), full in zip(before, whole, strict=True))
     full = any(len(text[left:right].split()) > 1 for left, right in inside)
     in_cast = any(text[left:right].isupper() for left, right in inside)
     good = _LEAST_WORDS <= words <= _MOST_WORDS and (text[end - 1] in _STOPS or in_cast)

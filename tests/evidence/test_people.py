@@ -97,6 +97,15 @@ def test_whose_name_is_given_is_somebody_however_seldom():
     assert [(one.name, len(one.mentions)) for one in people(text)] == [("Osric Vane", 2)]
 
 
+def test_who_is_named_after_somebody_introduces_him_not():
+    """“The elder was named Osric” stood for who Osric Vane is."""
+    text = "Osric Vane said that the oil was good. Osric Vane opened the door and said nothing. "
+    text += "She was a widow with two boys, and the elder was named Osric. “Go,” said Osric Vane."
+    (one,) = people(text)
+    left, right = introduction(text, one.mentions)
+    assert len(one.mentions) == 4 and text[left:right].startswith("Osric Vane")
+
+
 def test_a_bare_surname_is_the_husbands():
     """Of a wife who is named more often with her title all was counted, and he vanished."""
     wife = "“Madame Rudd,” said he. Madame Rudd knitted. “No,” said Madame Rudd. "
