@@ -49,11 +49,13 @@ class Shelf:
         elif working or before or several:
             self._store.arrive(document.sha256, _arrived(document.title, before, again=again))
 
-    def name(self, **said: str) -> None:
-        """Gives the open book this `title` or `author`. No book loses its title."""
-        book = self._books.current
-        said = {name: " ".join(text.split()) for name, text in said.items()}
-        if book is not None and said.get("title") != "":
+    def name(self, *, title: str = "", author: str | None = None) -> None:
+        """Gives the open book this title, if it is one, or this author; "": nobody who is known."""
+        book, title = self._books.current, " ".join(title.split())
+        said = {"title": title} if title else {}
+        if author is not None:
+            said["author"] = " ".join(author.split())
+        if book is not None and said:
             with_room(lambda: self._library.name(book.sha256, **said))
             self._store.tell()
 
