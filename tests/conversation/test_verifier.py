@@ -159,7 +159,7 @@ def test_who_somebody_is_says_the_book_where_no_answer_is_sure(uses, given, mark
     assert done.text.startswith("A shepherd.") is (marked < 1) and HEDGE not in done.text
     assert bool(done.stands) is (marked < 1)
     done = finished(ask(session, told((*FACTS, who)), question, reading_mode="retrieval"))
-    assert not done.text.endswith(f"> {who}") or not done.text.startswith("Tancred Moss"), "named once"
+    assert not done.text.startswith("Tancred Moss"), "who is named once is nobody of the list"
 
 
 @pytest.mark.parametrize(("given", "marked"), [(0.01, 0.02), (0.01, 9.0), (9.0, 9.0)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.slips.slip import Slip
 
-_CHOOSING = ("tests/evidence/test_choosing.py",)
+_CHOOSING = ("tests/evidence/test_choosing.py", "tests/evidence/test_tellable.py")
 _NEAR = ("tests/evidence/test_nearness.py",)
 _STATED = ("tests/evidence/test_stated.py",)
 
